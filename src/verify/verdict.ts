@@ -14,13 +14,19 @@ export interface Finding {
   readonly code: string;
   /** Field as the format's documentation names it, if the finding is about one. */
   readonly field?: string;
-  /** Absolute byte offset in the file. */
+  /** Absolute byte offset in the file; for a field inside compressed metadata, that of the block's header. */
   readonly offsetBytes?: number;
+  /** The value that stands there, and what should. */
+  readonly found?: string;
+  readonly expected?: string;
   /** One sentence for a human: what was found and what was expected. */
   readonly message: string;
 }
 
-/** An image in a form that apptainer may run and this project does not serve (lzo, ext3, encrypted, …) is `unsupported`. */
+/**
+ * An image in a form that apptainer may run and this project does not serve (lzo, ext3, encrypted, …) is `unsupported`.
+ * `level` is the one asked for when the image is valid, else the one at which it failed (size and digest: `header`).
+ */
 export type Verdict =
   | {
       readonly outcome: 'valid';

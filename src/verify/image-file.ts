@@ -1,0 +1,95 @@
+/**
+ * The one descriptor through which an image is judged. Opened once, never through a symbolic link, never by name
+ * again: what was proven is what is published. Reads are synchronous; they happen in a worker thread.
+ */
+
+import { createHash } from 'node:crypto';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { messageOf, TmaxError } from '../errors.js';
+import type { Pace } from './pace.js';
+
+const HASH_CHUNK_BYTES = 1 << 20;
+
+export class ImageFile {
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly #descriptor: number;
+
+  private constructor(path: string, descriptor: number, sizeBytes: number) {
+    this.path = path;
+    this.#descriptor = descriptor;
+    this.sizeBytes = sizeBytes;
+  }
+
+  /** Errors: EIO it can't be opened, is a symbolic link, or is not a regular file. */
+  static open(path: string): ImageFile {
+    let descriptor: number;
+    try {
+      // O_NONBLOCK: a FIFO in the image's place must not block the open; it means nothing to a regular file.
+      descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    } catch (error) {
+      throw localFailure(path, 'open', error);
+    }
+    try {
+      const status = fstatSync(descriptor);
+      if (!status.isFile()) {
+        throw new TmaxError('EIO', `${path} is not a regular file; remove it`, { source: 'verify' });
+      }
+      return new ImageFile(path, descriptor, status.size);
+    } catch (error) {
+      closeSync(descriptor);
+      throw error instanceof TmaxError ? error : localFailure(path, 'examine', error);
+    }
+  }
+
+  /** The bytes [offset, offset + length), which the caller has found to lie in the file. Errors: EIO. */
+  read(offsetBytes: number, lengthBytes: number): Buffer {
+    const buffer = Buffer.allocUnsafe(lengthBytes);
+    this.readInto(buffer, offsetBytes);
+    return buffer;
+  }
+
+  /** Fills the whole buffer from `offsetBytes`. Errors: EIO, also if the file ends before (it shrank). */
+  readInto(buffer: Buffer, offsetBytes: number): void {
+    let done = 0;
+    while (done < buffer.length) {
+      let count: number;
+      try {
+        count = readSync(this.#descriptor, buffer, done, buffer.length - done, offsetBytes + done);
+      } catch (error) {
+        throw localFailure(this.path, 'read', error);
+      }
+      if (count === 0) {
+        throw new TmaxError('EIO', `${this.path} shrank while it was read; nothing else may write to it`, {
+          source: 'verify',
+        });
+      }
+      done += count;
+    }
+  }
+
+  /** 64 hex digits over the whole file. Errors: EIO, EINTR. */
+  async sha256(pace: Pace): Promise<string> {
+    const hash = createHash('sha256');
+    const chunk = Buffer.allocUnsafe(Math.min(HASH_CHUNK_BYTES, this.sizeBytes));
+    for (let at = 0; at < this.sizeBytes; at += chunk.length) {
+      const part = chunk.subarray(0, Math.min(chunk.length, this.sizeBytes - at));
+      this.readInto(part, at);
+      hash.update(part);
+      if (pace.due) await pace.turn();
+    }
+    return hash.digest('hex');
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+}
+
+function localFailure(path: string, verb: string, error: unknown): TmaxError {
+  return new TmaxError('EIO', `can't ${verb} ${path} to verify it: ${messageOf(error)}`, {
+    cause: error,
+    source: 'verify',
+    level: 'error',
+  });
+}

@@ -1,0 +1,92 @@
+/**
+ * The proof that a file is the image it is said to be, cheapest check first: size, sha256, SIF, superblock, metadata,
+ * data, apptainer's own opinion. Runs in the calling thread (see `Verifier` for a pool of them) and is bounded in
+ * memory whatever the file claims.
+ */
+
+import { ImageFile } from './image-file.js';
+import { Pace } from './pace.js';
+import { finding, Refusal } from './refusal.js';
+import { proveSif } from './sif.js';
+import { readLayout } from './squashfs/layout.js';
+import { proveSuperblock } from './squashfs/superblock.js';
+import type { Finding, Verdict, VerifyLevel } from './verdict.js';
+
+/** Raised when a defect in the proof is mended: blobs that an older one let pass are proven again. */
+export const VERIFIER_VERSION = 1;
+
+/** What the listing says about the image. */
+export interface Expectation {
+  readonly sizeBytes: number;
+  /** 64 lower-case hex digits. */
+  readonly sha256: string;
+  /** Digest computed while the very bytes were written; without it the file is hashed here. */
+  readonly computedSha256?: string;
+}
+
+export interface VerifyOptions {
+  /** Ends the proof within a few tens of milliseconds. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Judges the file at `path`. A bad image is a verdict; what is thrown is about this machine: EIO the local disk
+ * (unreadable, a symbolic link, not a regular file), EINTR aborted.
+ */
+export async function verifyImage(
+  path: string,
+  expectation: Expectation,
+  level: VerifyLevel,
+  options: VerifyOptions = {},
+): Promise<Verdict> {
+  const pace = new Pace(options.signal);
+  pace.check();
+  const image = ImageFile.open(path);
+  try {
+    return await new Proof(image, pace).run(expectation, level);
+  } finally {
+    image.close();
+  }
+}
+
+class Proof {
+  readonly #image: ImageFile;
+  readonly #pace: Pace;
+  /** The depth that is being proven, for the verdict if it fails. */
+  #reached: VerifyLevel = 'header';
+
+  constructor(image: ImageFile, pace: Pace) {
+    this.#image = image;
+    this.#pace = pace;
+  }
+
+  async run(expectation: Expectation, level: VerifyLevel): Promise<Verdict> {
+    try {
+      const mismatch = await this.#identity(expectation);
+      if (mismatch !== undefined) return { outcome: 'invalid', level: 'header', finding: mismatch };
+      const sif = proveSif(this.#image);
+      const superblock = proveSuperblock(this.#image, sif.partition);
+      readLayout(this.#image, superblock);
+      const warnings = [...sif.warnings, ...superblock.warnings];
+      return { outcome: 'valid', level, architecture: sif.architecture, warnings };
+    } catch (error) {
+      if (error instanceof Refusal) return { outcome: error.outcome, level: this.#reached, finding: error.finding };
+      throw error;
+    }
+  }
+
+  async #identity(expectation: Expectation): Promise<Finding | undefined> {
+    const { sizeBytes, sha256 } = expectation;
+    if (this.#image.sizeBytes !== sizeBytes) {
+      return finding({
+        code: 'size-mismatch',
+        field: 'file size',
+        found: `${this.#image.sizeBytes} bytes`,
+        expected: `${sizeBytes}`,
+      });
+    }
+    const computed = expectation.computedSha256 ?? (await this.#image.sha256(this.#pace));
+    if (computed === sha256) return undefined;
+    return finding({ code: 'sha256-mismatch', field: 'sha256', found: computed, expected: sha256 });
+  }
+}

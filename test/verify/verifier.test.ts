@@ -1,0 +1,72 @@
+/** The pool of threads in which images are proven. */
+
+import test from 'ava';
+import { TmaxError } from '../../src/errors.js';
+import { Verifier } from '../../src/verify/verifier.js';
+import { goodImage, goodImages, imageFile } from '../support/images.js';
+import { pseudorandomBytes, sha256Of, tinyImage } from '../support/sif-writer.js';
+
+const LARGE_BYTES = 256 << 20;
+
+/** An expectation that keeps a thread busy for long: the digest of a large file is computed first. */
+function slowTask(): { path: string; sizeBytes: number; sha256: string } {
+  const chunk = pseudorandomBytes(1, 1 << 20);
+  const bytes = Buffer.alloc(LARGE_BYTES, chunk);
+  return { path: imageFile('large', bytes), sizeBytes: bytes.length, sha256: 'never' };
+}
+
+test('images are judged in threads as they are in the calling thread', async (t) => {
+  const verifier = new Verifier({ threads: 2 });
+  t.teardown(() => verifier.close());
+  const verdicts = await Promise.all(
+    goodImages.map(({ name, sizeBytes, sha256 }) => verifier.verify(goodImage(name), { sizeBytes, sha256 }, 'header')),
+  );
+  t.deepEqual([...new Set(verdicts.map((verdict) => verdict.outcome))], ['valid']);
+  const bytes = tinyImage(1);
+  const bad = await verifier.verify(
+    imageFile('bad', bytes),
+    { sizeBytes: bytes.length, sha256: sha256Of(tinyImage(2)) },
+    'header',
+  );
+  t.like(bad, { outcome: 'invalid', finding: { code: 'sha256-mismatch' } });
+});
+
+test('an error of the local disk comes out of a thread as the error that it was', async (t) => {
+  const verifier = new Verifier({ threads: 1 });
+  t.teardown(() => verifier.close());
+  const error = await t.throwsAsync(verifier.verify('/does/not/exist', { sizeBytes: 1, sha256: '' }, 'header'));
+  t.true(error instanceof TmaxError);
+  t.like(error, { errno: 'EIO' });
+});
+
+test('the main thread stays responsive, and an abort ends one verification and no other', async (t) => {
+  const verifier = new Verifier({ threads: 1 });
+  t.teardown(() => verifier.close());
+  const { path, ...expectation } = slowTask();
+  const running = new AbortController();
+  const first = verifier.verify(path, expectation, 'header', { signal: running.signal });
+  const queued = new AbortController();
+  const second = verifier.verify(path, expectation, 'header', { signal: queued.signal });
+  const bytes = tinyImage(7);
+  const third = verifier.verify(
+    imageFile('third', bytes),
+    { sizeBytes: bytes.length, sha256: sha256Of(bytes) },
+    'header',
+  );
+  const started = performance.now();
+  running.abort();
+  queued.abort();
+  for (const aborted of [first, second]) t.like(await t.throwsAsync(aborted), { errno: 'EINTR' });
+  t.true(performance.now() - started < 1000, 'aborts are answered at once');
+  t.like(await third, { outcome: 'valid' });
+});
+
+test('closing ends what runs with EINTR, and a closed verifier takes nothing', async (t) => {
+  const verifier = new Verifier({ threads: 1 });
+  const { path, ...expectation } = slowTask();
+  const running = verifier.verify(path, expectation, 'header');
+  const closed = verifier.close();
+  t.like(await t.throwsAsync(running), { errno: 'EINTR' });
+  await closed;
+  t.like(await t.throwsAsync(verifier.verify(path, expectation, 'header')), { errno: 'EINTR' });
+});
