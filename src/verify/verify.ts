@@ -8,7 +8,10 @@ import { ImageFile } from './image-file.js';
 import { Pace } from './pace.js';
 import { finding, Refusal } from './refusal.js';
 import { proveSif } from './sif.js';
-import { readLayout } from './squashfs/layout.js';
+import { proveData } from './squashfs/data.js';
+import { openDecompressor } from './squashfs/decompress.js';
+import { type Layout, readLayout } from './squashfs/layout.js';
+import { proveStructure } from './squashfs/structure.js';
 import { proveSuperblock } from './squashfs/superblock.js';
 import type { Finding, Verdict, VerifyLevel } from './verdict.js';
 
@@ -66,13 +69,24 @@ class Proof {
       if (mismatch !== undefined) return { outcome: 'invalid', level: 'header', finding: mismatch };
       const sif = proveSif(this.#image);
       const superblock = proveSuperblock(this.#image, sif.partition);
-      readLayout(this.#image, superblock);
+      const layout = readLayout(this.#image, superblock);
+      if (level !== 'header') await this.#contents(layout, level);
       const warnings = [...sif.warnings, ...superblock.warnings];
       return { outcome: 'valid', level, architecture: sif.architecture, warnings };
     } catch (error) {
       if (error instanceof Refusal) return { outcome: error.outcome, level: this.#reached, finding: error.finding };
       throw error;
     }
+  }
+
+  async #contents(layout: Layout, level: VerifyLevel): Promise<void> {
+    this.#reached = 'structure';
+    const { blockSizeBytes, compressor } = layout.superblock;
+    const decompress = await openDecompressor(compressor);
+    const extents = await proveStructure(this.#image, layout, decompress, this.#pace);
+    if (level === 'structure') return;
+    this.#reached = 'deep';
+    await proveData(this.#image, extents, decompress, blockSizeBytes, this.#pace);
   }
 
   async #identity(expectation: Expectation): Promise<Finding | undefined> {
