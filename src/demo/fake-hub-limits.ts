@@ -1,0 +1,38 @@
+/** Rate limits per fixed window, as the Hub counts them: API calls and resolver hits apart. */
+
+export interface FakeRateLimit {
+  readonly requests: number;
+  readonly windowSeconds: number;
+  /** How the wait is told: by the Hub's `RateLimit` header (default) or by `Retry-After`. */
+  readonly tell?: 'RateLimit' | 'Retry-After';
+}
+
+export class FixedWindow {
+  readonly #name: string;
+  readonly #limit: FakeRateLimit;
+  #endsAt = 0;
+  #left = 0;
+
+  constructor(name: string, limit: FakeRateLimit) {
+    this.#name = name;
+    this.#limit = limit;
+  }
+
+  /** Counts a request: undefined if it is within the limit, else the headers of its 429. */
+  refuse(): Record<string, string> | undefined {
+    const { requests, windowSeconds, tell = 'RateLimit' } = this.#limit;
+    const now = Date.now();
+    if (now >= this.#endsAt) {
+      this.#endsAt = now + windowSeconds * 1000;
+      this.#left = requests;
+    }
+    this.#left -= 1;
+    if (this.#left >= 0) return undefined;
+    const seconds = Math.ceil((this.#endsAt - now) / 1000);
+    if (tell === 'Retry-After') return { 'retry-after': String(seconds) };
+    return {
+      ratelimit: `"${this.#name}";r=0;t=${seconds}`,
+      'ratelimit-policy': `"fixed window";"${this.#name}";q=${requests};w=${windowSeconds}`,
+    };
+  }
+}
