@@ -6,8 +6,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { brotliDecompressSync } from 'node:zlib';
-import { type TaskMap, taskMapFile } from '../../src/demo/fake-hub-folder.js';
-import type { FakeFile } from '../../src/demo/fake-hub-repository.js';
+import type { TaskMap } from '../../src/demo/fake-hub-folder.js';
+import { type FakeFile, fileOf } from '../../src/demo/fake-hub-repository.js';
 import { packagePath } from './paths.js';
 
 export const POOL_IMAGES = 16_203;
@@ -48,8 +48,7 @@ export function poolImages(map: TaskMap = poolTaskMap()): FakeFile[] {
 
 /** The images and the task map: the files of a fake repository. */
 export function poolFiles(): FakeFile[] {
-  const map = poolTaskMap();
-  return [...poolImages(map), taskMapFile(map)];
+  return [...poolImages(), fileOf('task_to_blob.json', poolTaskMapJson(), { lfs: false })];
 }
 
 /** A size from a shifted log-normal distribution; the digest is the seed. */

@@ -1,0 +1,79 @@
+/**
+ * GETs as the Hub needs them: the token where it belongs and nowhere else, redirects followed by hand so that it stays
+ * there, pauses that the Hub has asked for obeyed before a request is sent.
+ */
+
+import { Credentials } from './credentials.js';
+import { TransientFailure } from './failure.js';
+import { type BodySink, HttpClient, type HttpReply, parseLocation } from './http-client.js';
+import { type HubSettings, parseEndpoint } from './hub-settings.js';
+import { MAX_REDIRECTS } from './limits.js';
+import type { RateGovernor, RequestKind } from './rate-governor.js';
+import { requestedPauseMs } from './rate-limit-headers.js';
+import { pause } from './retry.js';
+
+export interface HubGet {
+  readonly url: URL;
+  readonly kind: RequestKind;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+  /** Whether a redirect may be followed; default: always. */
+  readonly follows?: (next: URL) => boolean;
+  /** Called for the answer that ends the chain; see `HttpRequest`. */
+  readonly onReply: (reply: HttpReply) => BodySink | undefined;
+}
+
+export interface HubAnswer {
+  readonly reply: HttpReply;
+  /** Where it came from, or where the redirect that was not followed leads. */
+  readonly url: URL;
+}
+
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+
+export class HubHttp {
+  readonly endpoint: URL;
+  readonly credentials: Credentials;
+  readonly #client: HttpClient;
+  readonly #governor: RateGovernor;
+  readonly #maxPauseMs: number;
+
+  /** Errors: EINVAL endpoint or certificate file. */
+  constructor(settings: HubSettings, governor: RateGovernor, maxPauseMs: number) {
+    this.endpoint = parseEndpoint(settings.endpoint);
+    this.credentials = new Credentials(this.endpoint, settings.token);
+    this.#client = new HttpClient(settings);
+    this.#governor = governor;
+    this.#maxPauseMs = maxPauseMs;
+  }
+
+  /** Errors: as `HttpClient.get`; a `TransientFailure` with EBADMSG for a chain of redirects without end; those of the token. */
+  async get({ url, kind, headers = {}, signal, follows = () => true, onReply }: HubGet): Promise<HubAnswer> {
+    let current = url;
+    for (let hops = 0; hops <= MAX_REDIRECTS; hops += 1) {
+      const waitMs = this.#governor.waitMs(kind);
+      if (waitMs > 0) await pause(waitMs, signal);
+      const reply = await this.#client.get({
+        url: current,
+        headers: { ...headers, ...(await this.credentials.headersFor(current)) },
+        signal,
+        onReply: (answer) => (REDIRECTS.has(answer.status) ? undefined : onReply(answer)),
+      });
+      if (reply.status === 429) this.#pauseAll(kind, reply);
+      if (!REDIRECTS.has(reply.status)) return { reply, url: current };
+      const next = parseLocation(reply, current);
+      if (!follows(next)) return { reply, url: next };
+      current = next;
+    }
+    throw new TransientFailure('EBADMSG', `${url.host} redirects in circles for ${url.pathname}`);
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+
+  #pauseAll(kind: RequestKind, reply: HttpReply): void {
+    const pauseMs = requestedPauseMs(reply);
+    if (pauseMs !== undefined) this.#governor.pause(kind, Math.min(pauseMs, this.#maxPauseMs));
+  }
+}

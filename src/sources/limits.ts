@@ -1,0 +1,66 @@
+/** Every bound of the room in one place, with its unit and its reason. */
+
+/** How persistent a client is. Plain data, so that it can be handed to a thread. */
+export interface RetrySettings {
+  /** Upper end of the first random wait; it doubles with each attempt. */
+  readonly baseMs: number;
+  /** Upper end of every later one. */
+  readonly maxMs: number;
+  /** Failed attempts in a row, without one new byte between them, after which the last failure is the answer. */
+  readonly maxAttemptsWithoutProgress: number;
+  /** From the first attempt to the last, pauses included. */
+  readonly totalBudgetMs: number;
+  /** Longest pause that a server may ask for; what it asks beyond that is not waited for. */
+  readonly maxPauseMs: number;
+}
+
+/** The Hub counts per fixed window of 300 s: a pause may last one window and the second that is added to it. */
+const MAX_PAUSE_MS = 310_000;
+
+/**
+ * Transfers: about two minutes of a dead network are sat out (a quick error costs a training run its retry budget), and
+ * the whole of it may last two hours (the largest image, 3.4 GB, at 0.5 MB/s).
+ */
+export const TRANSFER_RETRY: RetrySettings = {
+  baseMs: 1000,
+  maxMs: 8000,
+  maxAttemptsWithoutProgress: 30,
+  totalBudgetMs: 2 * 3_600_000,
+  maxPauseMs: MAX_PAUSE_MS,
+};
+
+/** Listings and revisions: someone waits for `mount` to say what is wrong, so half a minute, unless the Hub asks for more. */
+export const METADATA_RETRY: RetrySettings = {
+  baseMs: 1000,
+  maxMs: 8000,
+  maxAttemptsWithoutProgress: 7,
+  totalBudgetMs: 2 * MAX_PAUSE_MS,
+  maxPauseMs: MAX_PAUSE_MS,
+};
+
+/** A chain of redirects longer than this is a loop; the Hub needs two. */
+export const MAX_REDIRECTS = 5;
+
+/** The rest of an answer nobody wants is read up to here, to keep its connection; beyond, the connection is dropped. */
+export const MAX_DISCARDED_BYTES = 64 * 1024;
+
+/** Fewer bytes than this within the idle timeout count as a stall: a trickle of 400 B/s would hold an image for days. */
+export const MIN_IDLE_PERIOD_BYTES = 64 * 1024;
+
+/** Of `/api/datasets/.../revision`, whose answer holds a few fields. */
+export const MAX_INFO_BYTES = 1024 * 1024;
+
+/** Of one page of a listing: 1,000 entries take about 270 kB. */
+export const MAX_PAGE_BYTES = 16 * 1024 * 1024;
+
+/** Pages of a listing, 1,000 entries each: sixty times the pool of today. A chain of `next` links that goes on is a loop. */
+export const MAX_LISTING_PAGES = 1000;
+
+/** Entries of a listing, whatever the size of its pages. */
+export const MAX_LISTING_ENTRIES = 1_000_000;
+
+/** Text that a server sends with an error, as far as it is repeated in a message. */
+export const MAX_QUOTED_CHARACTERS = 200;
+
+/** A family of addresses that does not answer is given up for the other after this long (RFC 8305 suggests 250 ms). */
+export const FAMILY_ATTEMPT_MS = 250;

@@ -1,0 +1,83 @@
+/** How often, and after what wait, something is tried again. One `Attempts` per thing that is tried. */
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf, TmaxError } from '../errors.js';
+import { aborted, TransientFailure } from './failure.js';
+import type { RetrySettings } from './limits.js';
+
+export interface AttemptsOptions {
+  readonly settings: RetrySettings;
+  readonly signal: AbortSignal;
+  /** Anything that grows with progress, as a count of bytes: when it has grown, earlier failures are forgotten. */
+  readonly progress?: () => number;
+  /** Told of each failure that will be followed by another attempt. */
+  readonly onRetry?: (failure: TransientFailure, attempt: number, waitMs: number) => void;
+}
+
+export class Attempts {
+  readonly #options: AttemptsOptions;
+  readonly #startedAt = performance.now();
+  #failures = 0;
+  #progressAtFailure = 0;
+
+  constructor(options: AttemptsOptions) {
+    this.#options = options;
+  }
+
+  /** Repeats an action until it succeeds. Errors: as `afterFailure`. */
+  async run<Result>(action: () => Promise<Result>): Promise<Result> {
+    for (;;) {
+      try {
+        return await action();
+      } catch (error) {
+        await this.afterFailure(error);
+      }
+    }
+  }
+
+  /**
+   * Waits until the next attempt is due: at once for a stale URL that is the first failure, after as long as the server
+   * asked, else for a random time that may double with each failure ("full jitter").
+   * Errors: what was thrown, unless it is a `TransientFailure`; the failure as a `TmaxError`, once the attempts or the
+   * time are used up; EINTR aborted.
+   */
+  async afterFailure(thrown: unknown): Promise<void> {
+    const { settings, signal, progress = () => 0, onRetry } = this.#options;
+    if (signal.aborted) throw aborted();
+    if (!(thrown instanceof TransientFailure)) throw thrown;
+    if (progress() > this.#progressAtFailure) this.#failures = 0;
+    this.#progressAtFailure = progress();
+    this.#failures += 1;
+
+    const waitMs = this.#waitMs(thrown);
+    const elapsedMs = performance.now() - this.#startedAt;
+    const spent = this.#failures >= settings.maxAttemptsWithoutProgress || elapsedMs + waitMs > settings.totalBudgetMs;
+    if (spent) throw this.#final(thrown, elapsedMs);
+    onRetry?.(thrown, this.#failures, Math.round(waitMs));
+    await pause(waitMs, signal);
+  }
+
+  #waitMs({ retryAfterMs, staleUrl }: TransientFailure): number {
+    const { baseMs, maxMs, maxPauseMs } = this.#options.settings;
+    if (staleUrl && this.#failures === 1) return 0;
+    const ceilingMs = Math.min(maxMs, baseMs * 2 ** (this.#failures - 1));
+    const jitterMs = Math.random() * ceilingMs;
+    // All who were sent away come back after the same pause: spread them.
+    return retryAfterMs === undefined ? jitterMs : Math.min(retryAfterMs, maxPauseMs) + Math.random() * baseMs;
+  }
+
+  #final(failure: TransientFailure, elapsedMs: number): TmaxError {
+    const times = this.#failures === 1 ? '1 attempt' : `${this.#failures} attempts`;
+    const message = `${messageOf(failure)} (given up after ${times} in a row, ${Math.round(elapsedMs / 1000)} s in all)`;
+    return new TmaxError(failure.errno, message, { cause: failure, source: failure.source ?? 'hub' });
+  }
+}
+
+/** Errors: EINTR aborted. */
+export async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
+  try {
+    await delay(durationMs, undefined, { signal });
+  } catch {
+    throw aborted();
+  }
+}

@@ -1,0 +1,33 @@
+import test from 'ava';
+import { RateGovernor } from '../../src/sources/rate-governor.js';
+import { requestedPauseMs } from '../../src/sources/rate-limit-headers.js';
+
+const pauseOf = (headers: Record<string, string>, now?: number) =>
+  requestedPauseMs({ status: 429, header: (name) => headers[name] }, now);
+
+test('the pause is read from RateLimit, with a second on top, before Retry-After', (t) => {
+  t.is(pauseOf({ ratelimit: '"resolvers";r=0;t=55' }), 56_000);
+  t.is(pauseOf({ ratelimit: '"api";r=4;t=99, "resolvers";r=0;t=7' }), 8000);
+  t.is(pauseOf({ ratelimit: '"resolvers";r=0;t=1', 'retry-after': '30' }), 2000);
+  t.is(pauseOf({ ratelimit: '"resolvers";r=3;t=55', 'retry-after': '30' }), 30_000);
+  t.is(pauseOf({ 'retry-after': 'Thu, 01 Jan 1970 00:00:10 GMT' }, 4000), 6000);
+  t.is(pauseOf({ 'retry-after': 'Thu, 01 Jan 1970 00:00:10 GMT' }, 40_000), 0);
+});
+
+test('headers that make no sense ask for no pause', (t) => {
+  for (const text of ['', 'soon', '-5', '1e9', '99999999999999999999'])
+    t.is(pauseOf({ 'retry-after': text }, 0) ?? 0, 0);
+  t.is(pauseOf({ ratelimit: '"resolvers";r=0;t=never' }), undefined);
+  t.is(pauseOf({ ratelimit: '"resolvers";r=0;t=99999999999999999999' }), undefined);
+  t.is(pauseOf({}), undefined);
+});
+
+test('a pause holds for every governor of the same memory, for its kind, and is never shortened', (t) => {
+  const governor = new RateGovernor();
+  const other = new RateGovernor(governor.memory);
+  governor.pause('resolver', 60_000);
+  other.pause('resolver', 10);
+  t.true(other.waitMs('resolver') > 59_000);
+  t.is(other.waitMs('storage'), 0);
+  t.is(other.waitMs('api'), 0);
+});
