@@ -6,7 +6,7 @@
 import { Credentials } from './credentials.js';
 import { TransientFailure } from './failure.js';
 import { type BodySink, HttpClient, type HttpReply, parseLocation } from './http-client.js';
-import { type HubSettings, parseEndpoint } from './hub-settings.js';
+import { type HubConnectionSettings, parseEndpoint } from './hub-settings.js';
 import { MAX_REDIRECTS } from './limits.js';
 import type { RateGovernor, RequestKind } from './rate-governor.js';
 import { requestedPauseMs } from './rate-limit-headers.js';
@@ -39,7 +39,7 @@ export class HubHttp {
   readonly #maxPauseMs: number;
 
   /** Errors: EINVAL endpoint or certificate file. */
-  constructor(settings: HubSettings, governor: RateGovernor, maxPauseMs: number) {
+  constructor(settings: HubConnectionSettings, governor: RateGovernor, maxPauseMs: number) {
     this.endpoint = parseEndpoint(settings.endpoint);
     this.credentials = new Credentials(this.endpoint, settings.token);
     this.#client = new HttpClient(settings);

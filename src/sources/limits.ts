@@ -64,3 +64,15 @@ export const MAX_QUOTED_CHARACTERS = 200;
 
 /** A family of addresses that does not answer is given up for the other after this long (RFC 8305 suggests 250 ms). */
 export const FAMILY_ATTEMPT_MS = 250;
+
+/** A partial file is read back, for its digest, in pieces of this size. */
+export const READ_BACK_BYTES = 1024 * 1024;
+
+/** Bytes received and not yet written, per blob: beyond, its connections are held back until the disk has caught up. */
+export const MAX_UNWRITTEN_BYTES = 8 * 1024 * 1024;
+
+/**
+ * A blob that comes over several connections comes in pieces of this size. One piece per connection is held in memory
+ * at most, until those before it are complete: large enough to hide a round trip, small enough to be held.
+ */
+export const PIECE_BYTES = 8 * 1024 * 1024;

@@ -8,6 +8,8 @@ import type { RetrySettings } from './limits.js';
 export interface AttemptsOptions {
   readonly settings: RetrySettings;
   readonly signal: AbortSignal;
+  /** When the budget of time began, on the clock of `performance.now()`; default: now. */
+  readonly startedAt?: number;
   /** Anything that grows with progress, as a count of bytes: when it has grown, earlier failures are forgotten. */
   readonly progress?: () => number;
   /** Told of each failure that will be followed by another attempt. */
@@ -16,12 +18,13 @@ export interface AttemptsOptions {
 
 export class Attempts {
   readonly #options: AttemptsOptions;
-  readonly #startedAt = performance.now();
+  readonly #startedAt: number;
   #failures = 0;
   #progressAtFailure = 0;
 
   constructor(options: AttemptsOptions) {
     this.#options = options;
+    this.#startedAt = options.startedAt ?? performance.now();
   }
 
   /** Repeats an action until it succeeds. Errors: as `afterFailure`. */

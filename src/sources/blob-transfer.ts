@@ -1,0 +1,201 @@
+/**
+ * One blob, from the Hub into its partial file: resolved once, fetched in ranges over one or several connections,
+ * resumed after every fault from where it broke.
+ *
+ * Nothing here trusts what arrives; what can't be the blob is refused as early as headers allow it, and the rest is
+ * for the digest to tell.
+ */
+
+import { TmaxError } from '../errors.js';
+import { BlobLocation } from './blob-location.js';
+import { aborted, TransientFailure } from './failure.js';
+import type { BodySink, HttpReply } from './http-client.js';
+import { isTransient, statusError, transientStatus } from './hub-errors.js';
+import type { HubHttp } from './hub-http.js';
+import { endpointText } from './hub-settings.js';
+import { PIECE_BYTES, type RetrySettings } from './limits.js';
+import { PartialFile } from './partial-file.js';
+import { isComplete, type Piece, PieceWindow } from './piece-window.js';
+import { leadingBytes } from './range-reply.js';
+import { Attempts } from './retry.js';
+import type { BlobAddress, Download } from './source.js';
+
+/** A failed attempt, for the log. */
+export interface RetryNote {
+  readonly attempt: number;
+  readonly waitMs: number;
+  readonly reason: string;
+}
+
+export interface BlobTransferOptions {
+  readonly http: HubHttp;
+  readonly retry: RetrySettings;
+  /** Requests for bytes at one time. */
+  readonly connections: number;
+  /** Default `PIECE_BYTES`. */
+  readonly pieceBytes?: number | undefined;
+  readonly signal: AbortSignal;
+  readonly onProgress?: ((receivedBytes: number) => void) | undefined;
+  readonly onRetry?: ((note: RetryNote) => void) | undefined;
+}
+
+/** Thrown where the server sends the whole file to each of several connections that want a part. */
+class RangesIgnored extends TmaxError {}
+/** Thrown to end a body that goes on after the last byte that was wanted. */
+class Enough extends TmaxError {}
+
+/** Errors: see `Source.download`. */
+export async function transferBlob(
+  blob: BlobAddress,
+  partialPath: string,
+  options: BlobTransferOptions,
+): Promise<Download> {
+  const { signal, onProgress } = options;
+  const file = await PartialFile.open(partialPath, { sizeBytes: blob.sizeBytes, signal, onWritten: onProgress });
+  const transfer = new BlobTransfer(blob, file, options);
+  try {
+    await transfer.run();
+  } catch (error) {
+    // What the disk said counts more than what it made of the transfer.
+    await file.close();
+    throw error;
+  }
+  await file.close();
+  const { resumedBytes } = file;
+  return { sizeBytes: blob.sizeBytes, sha256: file.digest(), resumedBytes, attempts: transfer.requests };
+}
+
+class BlobTransfer {
+  /** Requests for bytes so far. */
+  requests = 0;
+  readonly #blob: BlobAddress;
+  readonly #file: PartialFile;
+  readonly #options: BlobTransferOptions;
+  readonly #location: BlobLocation;
+  readonly #startedAt = performance.now();
+  /** Over all connections, in any order: what counts as progress. */
+  #receivedBytes = 0;
+  /** Seen to be so: from then on one connection takes all. */
+  #rangesIgnored = false;
+
+  constructor(blob: BlobAddress, file: PartialFile, options: BlobTransferOptions) {
+    this.#blob = blob;
+    this.#file = file;
+    this.#options = options;
+    this.#location = new BlobLocation(options.http, blob);
+  }
+
+  async run(): Promise<void> {
+    while (this.#file.acceptedBytes < this.#blob.sizeBytes) {
+      try {
+        await this.#fetchRest();
+      } catch (error) {
+        if (!(error instanceof RangesIgnored)) throw error;
+        this.#rangesIgnored = true;
+      }
+    }
+  }
+
+  /** Everything that is missing; the connection that fails for good ends the others. */
+  async #fetchRest(): Promise<void> {
+    const { sizeBytes } = this.#blob;
+    const { pieceBytes = PIECE_BYTES, signal: called } = this.#options;
+    const pieces = Math.ceil((sizeBytes - this.#file.acceptedBytes) / pieceBytes);
+    const connections = this.#rangesIgnored ? 1 : Math.min(this.#options.connections, pieces);
+    const stop = new AbortController();
+    const signal = AbortSignal.any([called, stop.signal]);
+    const window = new PieceWindow(this.#file, sizeBytes, connections === 1 ? sizeBytes : pieceBytes, connections);
+    let failure: unknown;
+    const fetchPieces = async (): Promise<void> => {
+      try {
+        for (let piece = await window.take(signal); piece !== undefined; piece = await window.take(signal)) {
+          await this.#fetchWithRetries(window, piece, signal);
+        }
+      } catch (error) {
+        failure ??= error;
+        stop.abort();
+      }
+    };
+    await Promise.all(Array.from({ length: connections }, fetchPieces));
+    if (called.aborted) throw aborted();
+    if (failure !== undefined) throw failure;
+  }
+
+  async #fetchWithRetries(window: PieceWindow, piece: Piece, signal: AbortSignal): Promise<void> {
+    const { retry, onRetry } = this.#options;
+    const attempts = new Attempts({
+      settings: retry,
+      signal,
+      startedAt: this.#startedAt,
+      progress: () => this.#receivedBytes,
+      onRetry: ({ message }, attempt, waitMs) => onRetry?.({ attempt, waitMs, reason: message }),
+    });
+    await attempts.run(() => this.#fetchPiece(window, piece, signal));
+  }
+
+  /** One request for what is missing of a piece. */
+  async #fetchPiece(window: PieceWindow, piece: Piece, signal: AbortSignal): Promise<void> {
+    if (isComplete(piece)) return;
+    const url = await this.#location.url(signal);
+    this.requests += 1;
+    const start = piece.start + piece.received;
+    try {
+      const { reply } = await this.#options.http.get({
+        url,
+        kind: 'storage',
+        headers: { range: `bytes=${start}-${piece.end - 1}` },
+        signal,
+        onReply: (answer) => this.#sinkFor(answer, window, piece, start),
+      });
+      if (reply.status !== 200 && reply.status !== 206) throw await this.#refusal(reply, url);
+    } catch (error) {
+      if (!(error instanceof Enough)) throw error;
+    }
+    if (isComplete(piece)) return;
+    const missing = piece.end - piece.start - piece.received;
+    throw new TransientFailure('EHOSTUNREACH', `${url.host} ended the answer ${missing} bytes early`);
+  }
+
+  #sinkFor(reply: HttpReply, window: PieceWindow, piece: Piece, start: number): BodySink | undefined {
+    if (reply.status !== 200 && reply.status !== 206) return undefined;
+    const { path, sizeBytes } = this.#blob;
+    let skip = leadingBytes(reply, { start, end: piece.end, sizeBytes }, path);
+    if (reply.status === 200 && window.pieceBytes < sizeBytes) {
+      throw new RangesIgnored('EBADMSG', `${path}: ranges are ignored`, { source: 'hub' });
+    }
+    return (chunk) => {
+      const wanted = chunk.subarray(Math.min(skip, chunk.length));
+      skip -= chunk.length - wanted.length;
+      const taken = wanted.subarray(0, piece.end - piece.start - piece.received);
+      if (taken.length === 0) {
+        if (wanted.length > 0) throw new Enough('EBADMSG', `${path}: more bytes than wanted`, { source: 'hub' });
+        return undefined;
+      }
+      this.#receivedBytes += taken.length;
+      return window.put(piece, taken);
+    };
+  }
+
+  /** What any other status means, and whether the URL is to blame. */
+  async #refusal(reply: HttpReply, url: URL): Promise<TmaxError> {
+    const { path, repository, commit } = this.#blob;
+    const { status } = reply;
+    const { credentials, endpoint } = this.#options.http;
+    if (credentials.covers(url)) {
+      const hasToken = (await credentials.token()) !== undefined;
+      return statusError(reply, { endpoint: endpointText(endpoint), repository, revision: commit, path, hasToken });
+    }
+    const message = `the storage of the Hub (${url.host}) answers ${status} for ${path}`;
+    if (isTransient(status)) return transientStatus(reply, message);
+    this.#location.discard(url);
+    const staleUrl = true;
+    if (status === 401 || status === 403) {
+      return new TransientFailure('EACCES', `${message}, to a fresh URL too: is this machine's clock right?`, {
+        staleUrl,
+      });
+    }
+    if (status === 404 || status === 410) return new TransientFailure('ENOENT', message, { staleUrl });
+    if (status === 400) return new TransientFailure('EHOSTUNREACH', message, { staleUrl });
+    return new TransientFailure('EBADMSG', message, { staleUrl });
+  }
+}
