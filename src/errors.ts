@@ -18,6 +18,7 @@ export type ErrnoName =
   | 'EINVAL'
   | 'EIO'
   | 'EISDIR'
+  | 'ENAMETOOLONG'
   | 'ENODATA'
   | 'ENOENT'
   | 'ENOSPC'

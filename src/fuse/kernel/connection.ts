@@ -1,0 +1,181 @@
+/**
+ * An opened /dev/fuse at work: the reading threads, the session on the main thread, and the way between them.
+ *
+ * Owns the device's descriptor. It is closed after the last reading thread has ended, and a reading thread ends only
+ * when the kernel ends the connection (unmounted with nothing open any more, or aborted).
+ */
+
+import { closeSync, writeSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
+import type { Logger } from 'pino';
+import { systemErrorCode, TmaxError } from '../../errors.js';
+import type { FileSystem } from '../../filesystem/contract.js';
+import { duplicateDescriptor } from '../../libc.js';
+import type { Negotiated } from '../protocol/negotiation.js';
+import { opcodeName } from '../protocol/requests.js';
+import { createMailboxMemory, Doorbell, Mailbox } from './mailbox.js';
+import type { Descriptors } from './open-files.js';
+import { Passthrough } from './passthrough.js';
+import type { ReaderData, ReaderMessage } from './reader.js';
+import { Session } from './session.js';
+import { wantsToStop } from './signals.js';
+
+/** Handles lie from here up, so that a process that takes the connection over can give its files the same numbers. */
+const LOWEST_HANDLE = 4096;
+/** How many messages are handled before timers and sockets of the process get their turn. */
+const MESSAGES_PER_TURN = 256;
+/** How long the kernel may take to open the conversation. */
+const INIT_LIMIT_MS = 30_000;
+
+export interface ConnectionOptions {
+  /** Descriptor of /dev/fuse, already mounted; owned by the connection from here on. */
+  readonly device: number;
+  readonly fileSystem: FileSystem;
+  readonly readThreads: number;
+  /** Whether to ask the kernel to read cache files by itself. */
+  readonly passthrough: boolean;
+  readonly log: Logger;
+}
+
+export class Connection {
+  /** Resolves with what was agreed at INIT. Errors: ENOTSUP the kernel is too old, ETIMEDOUT it says nothing. */
+  readonly ready: Promise<Negotiated>;
+  /** Resolves when the kernel has ended the connection and everything held for it has been given back. */
+  readonly ended: Promise<void>;
+  readonly session: Session;
+  readonly #device: number;
+  readonly #log: Logger;
+  readonly #mailboxes: readonly Mailbox[];
+  readonly #doorbell: Doorbell;
+  readonly #passthrough: Passthrough;
+
+  constructor(options: ConnectionOptions) {
+    this.#device = options.device;
+    this.#log = options.log;
+    this.#passthrough = new Passthrough(options.device, options.log);
+    let settleInit: (outcome: Negotiated | TmaxError) => void = () => undefined;
+    const init = new Promise<Negotiated>((resolve, reject) => {
+      settleInit = (outcome) => (outcome instanceof TmaxError ? reject(outcome) : resolve(outcome));
+    });
+    this.session = this.#createSession(options, settleInit);
+    const memories = Array.from({ length: Math.max(1, options.readThreads) }, createMailboxMemory);
+    const doorbell = Doorbell.createMemory();
+    this.#mailboxes = memories.map((memory) => new Mailbox(memory));
+    this.#doorbell = new Doorbell(doorbell);
+    this.#doorbell.prepareToSleep();
+    const readers = memories.map((mailbox) =>
+      this.#startReader({ device: options.device, mailbox, doorbell, lowestHandle: LOWEST_HANDLE }),
+    );
+    this.ended = Promise.all(readers).then(() => this.#end());
+    this.ready = withinInitLimit(init);
+  }
+
+  /** Whether files opened now are passed through. */
+  get passthrough(): boolean {
+    return this.#passthrough.enabled;
+  }
+
+  /** Requests so far, by the name of their opcode. */
+  get requests(): Readonly<Record<string, number>> {
+    const requests: Record<string, number> = {};
+    for (const { counts } of this.#mailboxes) {
+      for (let opcode = 0; opcode < counts.length; opcode += 1) {
+        const count = counts[opcode] ?? 0;
+        const name = opcodeName(opcode);
+        if (count > 0) requests[name] = (requests[name] ?? 0) + count;
+      }
+    }
+    return requests;
+  }
+
+  #createSession(options: ConnectionOptions, onInit: (outcome: Negotiated | TmaxError) => void): Session {
+    return new Session({
+      fileSystem: options.fileSystem,
+      send: (reply) => this.#send(reply),
+      descriptors: HIGH_DESCRIPTORS,
+      backing: this.#passthrough,
+      passthrough: options.passthrough,
+      wantsToStop,
+      onInit: (outcome) => {
+        if (!(outcome instanceof TmaxError) && outcome.passthrough) this.#passthrough.enable();
+        onInit(outcome);
+      },
+      log: options.log,
+    });
+  }
+
+  /** Resolves when the thread has ended. */
+  #startReader(data: ReaderData): Promise<void> {
+    const worker = new Worker(new URL('./reader.js', import.meta.url), {
+      workerData: data,
+      name: 'tmaxfs-reader',
+      env: {},
+      execArgv: [],
+      trackUnmanagedFds: false,
+    });
+    worker.on('message', (message: ReaderMessage) => {
+      if (message === 'mail') this.#handleMail();
+      else this.#log.error({ reason: message.readError }, 'a file of the cache could not be read');
+    });
+    worker.on('error', (error) => this.#log.error({ err: error }, 'a reading thread failed'));
+    return new Promise((resolve) => {
+      worker.once('exit', () => resolve());
+    });
+  }
+
+  #handleMail(): void {
+    for (const mailbox of this.#mailboxes) mailbox.take(MESSAGES_PER_TURN, (message) => this.session.handle(message));
+    if (this.#hasMail()) {
+      setImmediate(() => this.#handleMail());
+      return;
+    }
+    this.#doorbell.prepareToSleep();
+    // What came between the last look and going to sleep has not rung, or has: then its 'mail' message is on its way.
+    if (this.#hasMail() && this.#doorbell.takeSleep()) setImmediate(() => this.#handleMail());
+  }
+
+  #hasMail(): boolean {
+    return this.#mailboxes.some((mailbox) => !mailbox.isEmpty);
+  }
+
+  #send(reply: Buffer): boolean {
+    try {
+      writeSync(this.#device, reply);
+      return true;
+    } catch (error) {
+      // ENOENT: the kernel no longer waits for this reply. ENODEV, ECONNABORTED: the connection is over.
+      const code = systemErrorCode(error);
+      if (code !== 'ENOENT' && code !== 'ENODEV' && code !== 'ECONNABORTED') {
+        this.#log.error({ err: error, lengthBytes: reply.length }, 'the kernel did not accept a reply');
+      }
+      return false;
+    }
+  }
+
+  #end(): void {
+    this.session.close();
+    closeSync(this.#device);
+  }
+}
+
+const HIGH_DESCRIPTORS: Descriptors = {
+  duplicate(descriptor) {
+    try {
+      return duplicateDescriptor(descriptor, LOWEST_HANDLE);
+    } catch (error) {
+      const message =
+        'no file descriptor is left for an open file; raise the limit of open files (ulimit -n, LimitNOFILE=)';
+      throw new TmaxError('EIO', message, { cause: error, source: 'kernel', level: 'error' });
+    }
+  },
+  close: closeSync,
+};
+
+async function withinInitLimit(init: Promise<Negotiated>): Promise<Negotiated> {
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<never>((_, reject) => {
+    const message = `the kernel has not opened the conversation on /dev/fuse within ${INIT_LIMIT_MS / 1000} s`;
+    timer = setTimeout(() => reject(new TmaxError('ETIMEDOUT', message, { source: 'kernel' })), INIT_LIMIT_MS);
+  });
+  return Promise.race([init, limit]).finally(() => clearTimeout(timer));
+}

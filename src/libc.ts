@@ -1,0 +1,245 @@
+/**
+ * The few calls of the C library that Node does not offer, each typed and throwing a `SystemCallError`.
+ *
+ * `koffi` is loaded by the first call, not by importing this file, so that a command that needs none of it starts fast.
+ * The symbols are those already linked into the running process: glibc and musl alike, no library name to guess.
+ */
+
+import { createRequire } from 'node:module';
+import { constants } from 'node:os';
+
+/** Flags of mount(2), from <sys/mount.h>. */
+export const MS_RDONLY = 1;
+export const MS_NOSUID = 2;
+export const MS_NODEV = 4;
+/** Flags of umount2(2), from <sys/mount.h>. */
+export const MNT_DETACH = 2;
+export const UMOUNT_NOFOLLOW = 8;
+
+const F_DUPFD_CLOEXEC = 1030;
+const AF_UNIX = 1;
+const SOCK_STREAM = 1;
+const SOCK_CLOEXEC = 0o2000000;
+const MSG_DONTWAIT = 0x40;
+const MSG_CMSG_CLOEXEC = 0x40000000;
+const SOL_SOCKET = 1;
+const SCM_RIGHTS = 1;
+/** sizeof(struct cmsghdr): the length as size_t, then level and type as int. */
+const CMSG_HEADER_BYTES = 16;
+const LOCK_SH = 1;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+const LOCK_UN = 8;
+/** The largest value of an extended attribute (XATTR_SIZE_MAX in <linux/limits.h>). */
+const MAX_XATTR_BYTES = 65_536;
+
+/** A failed system call, with the same fields as the errors of `node:fs`: `code` is the name of the errno. */
+export class SystemCallError extends Error {
+  override readonly name = 'SystemCallError';
+  readonly code: string;
+
+  constructor(
+    readonly syscall: string,
+    readonly errno: number,
+    subject: string,
+  ) {
+    const code = errnoNameOf(errno);
+    super(`${code}: ${syscall} ${subject}`.trimEnd());
+    this.code = code;
+  }
+}
+
+function errnoNameOf(errno: number): string {
+  const found = Object.entries(constants.errno).find(([, number]) => number === errno);
+  return found?.[0] ?? `errno ${errno}`;
+}
+
+type Async<Arguments extends unknown[]> = {
+  async: (...values: [...Arguments, (error: unknown, result: number) => void]) => void;
+};
+type Call<Arguments extends unknown[]> = ((...values: Arguments) => number) & Async<Arguments>;
+
+interface MessageHeader {
+  msg_name: null;
+  msg_namelen: number;
+  msg_iov: readonly { iov_base: Buffer; iov_len: number }[];
+  msg_iovlen: number;
+  msg_control: Buffer;
+  msg_controllen: number;
+  msg_flags: number;
+}
+
+interface Bindings {
+  errno(): number;
+  mount: Call<[string, string, string, number, string]>;
+  umount2: Call<[string, number]>;
+  ioctl: Call<[number, number, Buffer]>;
+  fcntl: Call<[number, number, number]>;
+  flock: Call<[number, number]>;
+  socketpair: Call<[number, number, number, Buffer]>;
+  recvmsg: Call<[number, MessageHeader, number]>;
+  getxattr: Call<[string, string, Buffer, number]>;
+  lgetxattr: Call<[string, string, Buffer, number]>;
+  _exit: (code: number) => void;
+}
+
+let bindings: Bindings | undefined;
+
+function libc(): Bindings {
+  bindings ??= bind();
+  return bindings;
+}
+
+function bind(): Bindings {
+  const koffi: typeof import('koffi') = createRequire(import.meta.url)('koffi');
+  const library = koffi.load(null);
+  const iovec = koffi.struct({ iov_base: 'void *', iov_len: 'size_t' });
+  const messageHeader = koffi.struct({
+    msg_name: 'void *',
+    msg_namelen: 'uint32_t',
+    msg_iov: koffi.pointer(iovec),
+    msg_iovlen: 'size_t',
+    msg_control: 'void *',
+    msg_controllen: 'size_t',
+    msg_flags: 'int',
+  });
+  // ioctl and fcntl are variadic in C; on the Linux ABIs of Node an integer or pointer travels the same way.
+  return {
+    errno: () => koffi.errno(),
+    mount: library.func('int mount(const char *, const char *, const char *, unsigned long, const char *)'),
+    umount2: library.func('int umount2(const char *, int)'),
+    ioctl: library.func('int ioctl(int, unsigned long, void *)'),
+    fcntl: library.func('int fcntl(int, int, int)'),
+    flock: library.func('int flock(int, int)'),
+    socketpair: library.func('int socketpair(int, int, int, void *)'),
+    recvmsg: library.func('recvmsg', 'int64_t', ['int', koffi.inout(koffi.pointer(messageHeader)), 'int']),
+    getxattr: library.func('int64_t getxattr(const char *, const char *, void *, size_t)'),
+    lgetxattr: library.func('int64_t lgetxattr(const char *, const char *, void *, size_t)'),
+    _exit: library.func('void _exit(int)'),
+  };
+}
+
+/** Loads the bindings now. Throws what `koffi` throws where it has no build for this machine. */
+export function loadLibc(): void {
+  libc();
+}
+
+function checked(result: number, syscall: string, subject: string): number {
+  if (result === -1) throw new SystemCallError(syscall, libc().errno(), subject);
+  return result;
+}
+
+/** mount(2). */
+export function mount(source: string, target: string, type: string, flags: number, data: string): void {
+  checked(libc().mount(source, target, type, flags, data), 'mount', target);
+}
+
+/** umount2(2) on another thread, since it may wait for the file system that this very thread serves. */
+export async function unmount(target: string, flags: number): Promise<void> {
+  await onAnotherThread(libc().umount2, 'umount2', target, target, flags);
+}
+
+/** ioctl(2) with a pointer to `argument`; returns what the call returns. */
+export function ioctl(descriptor: number, request: number, argument: Buffer): number {
+  return checked(libc().ioctl(descriptor, request, argument), 'ioctl', `${descriptor} 0x${request.toString(16)}`);
+}
+
+/** A duplicate of `descriptor`, closed on exec, with the lowest free number that is not below `atLeast`. */
+export function duplicateDescriptor(descriptor: number, atLeast: number): number {
+  return checked(libc().fcntl(descriptor, F_DUPFD_CLOEXEC, atLeast), 'fcntl F_DUPFD_CLOEXEC', String(descriptor));
+}
+
+/** flock(2) modes; those ending in "NonBlocking" do not wait for another holder. */
+export type FlockMode = 'shared' | 'exclusive' | 'sharedNonBlocking' | 'exclusiveNonBlocking' | 'unlock';
+
+const FLOCK_OPERATIONS: Readonly<Record<FlockMode, number>> = {
+  shared: LOCK_SH,
+  exclusive: LOCK_EX,
+  sharedNonBlocking: LOCK_SH | LOCK_NB,
+  exclusiveNonBlocking: LOCK_EX | LOCK_NB,
+  unlock: LOCK_UN,
+};
+
+/** flock(2); false if a non-blocking mode found it held by another. */
+export function flock(descriptor: number, mode: FlockMode): boolean {
+  if (libc().flock(descriptor, FLOCK_OPERATIONS[mode]) === 0) return true;
+  const failure = new SystemCallError('flock', libc().errno(), String(descriptor));
+  if (failure.code === 'EAGAIN' || failure.code === 'EWOULDBLOCK') return false;
+  throw failure;
+}
+
+/** Two connected stream sockets, closed on exec. */
+export function socketPair(): [number, number] {
+  const ends = Buffer.alloc(8);
+  checked(libc().socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 'socketpair', '');
+  return [ends.readInt32LE(0), ends.readInt32LE(4)];
+}
+
+/**
+ * The descriptor that waits in `socket` as an SCM_RIGHTS message (unix(7)), or undefined if the peer has sent none.
+ * Does not block: EAGAIN where nothing has come and the peer is still there.
+ */
+export function receiveDescriptor(socket: number): number | undefined {
+  const data = Buffer.alloc(8);
+  const control = Buffer.alloc(64);
+  const header: MessageHeader = {
+    msg_name: null,
+    msg_namelen: 0,
+    msg_iov: [{ iov_base: data, iov_len: data.length }],
+    msg_iovlen: 1,
+    msg_control: control,
+    msg_controllen: control.length,
+    msg_flags: 0,
+  };
+  checked(Number(libc().recvmsg(socket, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)), 'recvmsg', String(socket));
+  const length = Number(control.readBigUInt64LE(0));
+  const isRights = control.readInt32LE(8) === SOL_SOCKET && control.readInt32LE(12) === SCM_RIGHTS;
+  return isRights && length >= CMSG_HEADER_BYTES + 4 ? control.readInt32LE(CMSG_HEADER_BYTES) : undefined;
+}
+
+export interface ExtendedAttributeOptions {
+  /** Whether a symbolic link stands for what it points to; default true. */
+  readonly followLinks?: boolean;
+}
+
+/** The value of an extended attribute. Blocks until the file system has answered: not for a mount that this process serves. */
+export function getExtendedAttribute(path: string, name: string, options: ExtendedAttributeOptions = {}): Buffer {
+  const value = Buffer.alloc(MAX_XATTR_BYTES);
+  const call = options.followLinks === false ? libc().lgetxattr : libc().getxattr;
+  const length = checked(Number(call(path, name, value, value.length)), 'getxattr', `${path} ${name}`);
+  return Buffer.from(value.subarray(0, length));
+}
+
+/** As `getExtendedAttribute`, on another thread. */
+export async function readExtendedAttribute(
+  path: string,
+  name: string,
+  options: ExtendedAttributeOptions = {},
+): Promise<Buffer> {
+  const value = Buffer.alloc(MAX_XATTR_BYTES);
+  const call = options.followLinks === false ? libc().lgetxattr : libc().getxattr;
+  const length = await onAnotherThread(call, 'getxattr', `${path} ${name}`, path, name, value, value.length);
+  return Buffer.from(value.subarray(0, length));
+}
+
+/** Ends the process at once: no exit handlers, no waiting for threads that block in the kernel. */
+export function exitNow(code: number): void {
+  libc()._exit(code);
+}
+
+/** Calls on a thread of koffi's pool. The errno is the call's own only inside the very callback. */
+function onAnotherThread<Arguments extends unknown[]>(
+  call: Async<Arguments>,
+  syscall: string,
+  subject: string,
+  ...values: Arguments
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    call.async(...values, (error, result) => {
+      const outcome = Number(result);
+      if (error !== null && error !== undefined) reject(error);
+      else if (outcome === -1) reject(new SystemCallError(syscall, libc().errno(), subject));
+      else resolve(outcome);
+    });
+  });
+}
