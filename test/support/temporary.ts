@@ -1,12 +1,12 @@
-/** Folders that a test may fill, gone after it. */
+/** Temporary folders that end with their test. */
 
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 
-export async function temporaryFolder(t: ExecutionContext): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), 'tmaxfs-test-'));
-  t.teardown(() => rm(folder, { recursive: true, force: true }));
+export function temporaryFolder(t: ExecutionContext): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tmaxfs-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }

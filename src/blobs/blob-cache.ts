@@ -1,0 +1,362 @@
+/**
+ * The life of every blob, seen from an open: leased at once where it is ready, else after the one fetch for it.
+ *
+ * Ownership: a `LeasedBlob` owns its descriptor (and so its flock) while its count is above zero; `Capacity` is told of each change.
+ * All state changes between two awaits, on one thread: there is no lock order to keep.
+ */
+
+import { setMaxListeners } from 'node:events';
+import { closeSync } from 'node:fs';
+import PQueue from 'p-queue';
+import type { Logger } from 'pino';
+import { messageOf, TmaxError, toTmaxError } from '../errors.js';
+import type { BlobAddress } from '../sources/source.js';
+import {
+  type FetchEnvironment,
+  type FetchProgress,
+  type FetchResult,
+  fetchBlob,
+  interrupted,
+  refusalError,
+} from './blob-fetch.js';
+import type { BlobStore } from './blob-store.js';
+import { Capacity, type CapacityLimits, type CapacityUse } from './capacity.js';
+import { covers } from './proof.js';
+import { Quarantine, type QuarantineRecord } from './quarantine.js';
+
+export interface BlobCacheOptions extends Pick<FetchEnvironment, 'sources' | 'prover' | 'verifierVersion' | 'level'> {
+  readonly store: BlobStore;
+  readonly limits: CapacityLimits;
+  /** How long an open waits for its blob; the fetch itself goes on. */
+  readonly openTimeoutMs: number;
+  /** Fetches at one time; further ones queue. */
+  readonly maxFetches: number;
+  readonly log: Logger;
+}
+
+/** What an open says of itself, for the log. */
+export interface OpenLabel {
+  readonly variant: string;
+  readonly task: string;
+}
+
+/** A blob held open. Its bytes stay readable through `descriptor` until `release`, whatever happens to the cache. */
+export interface Lease {
+  readonly descriptor: number;
+  release(): void;
+}
+
+export type BlobState =
+  | { readonly state: 'absent' | 'ready' }
+  | {
+      readonly state: 'queued' | 'fetching' | 'verifying' | 'publishing';
+      readonly receivedBytes: number;
+      readonly waiters: number;
+    }
+  | { readonly state: 'quarantined'; readonly record: QuarantineRecord };
+
+export interface FetchInFlight extends FetchProgress {
+  readonly address: BlobAddress;
+  readonly label: OpenLabel;
+  readonly startedAtMs: number;
+  readonly waiters: number;
+}
+
+export interface FailedFetch {
+  readonly at: string;
+  readonly path: string;
+  readonly errno: string;
+  readonly message: string;
+}
+
+export interface BlobCacheStatistics {
+  readonly use: CapacityUse;
+  readonly hits: number;
+  readonly misses: number;
+  readonly fetched: number;
+  readonly fetchedBytes: number;
+  readonly failed: number;
+  readonly evicted: number;
+  readonly flights: readonly FetchInFlight[];
+  readonly quarantine: readonly QuarantineRecord[];
+  readonly lastFailures: readonly FailedFetch[];
+}
+
+interface LeasedBlob {
+  readonly descriptor: number;
+  readonly sizeBytes: number;
+  readonly modifiedSeconds: number;
+  count: number;
+}
+
+interface Flight {
+  readonly address: BlobAddress;
+  readonly label: OpenLabel;
+  readonly startedAtMs: number;
+  readonly progress: FetchProgress;
+  readonly waiters: Set<Waiter>;
+}
+
+/** An open that waits for a flight. Told in the very turn in which the blob becomes ready, before anything can evict it. */
+interface Waiter {
+  readonly landed: () => void;
+  readonly failed: (error: TmaxError) => void;
+}
+
+/** Failures that `status` shows. */
+const MAX_LAST_FAILURES = 20;
+/** Last use is written to disk at most this often per blob: it only orders eviction after a restart. */
+const TOUCH_INTERVAL_MS = 60_000;
+
+export class BlobCache {
+  readonly #options: BlobCacheOptions;
+  readonly #environment: FetchEnvironment;
+  readonly #capacity: Capacity;
+  readonly #quarantine: Quarantine;
+  readonly #queue: PQueue;
+  readonly #leased = new Map<string, LeasedBlob>();
+  readonly #flights = new Map<string, Flight>();
+  /** Blobs whose proof was read and found to cover this very file, with the file's modification time. */
+  readonly #proven = new Map<string, number>();
+  readonly #touchedAtMs = new Map<string, number>();
+  readonly #lastFailures: FailedFetch[] = [];
+  readonly #stopping = new AbortController();
+  #counts = { hits: 0, misses: 0, fetched: 0, fetchedBytes: 0, failed: 0, evicted: 0 };
+
+  private constructor(options: BlobCacheOptions, quarantine: Quarantine) {
+    this.#options = options;
+    this.#quarantine = quarantine;
+    // Every fetch listens to it, in several places.
+    setMaxListeners(0, this.#stopping.signal);
+    this.#queue = new PQueue({ concurrency: options.maxFetches });
+    this.#capacity = new Capacity(options.store, options.limits, (sha256, sizeBytes) => {
+      this.#counts.evicted += 1;
+      this.#proven.delete(sha256);
+      this.#touchedAtMs.delete(sha256);
+      options.log.info({ blob: sha256, bytes: sizeBytes }, 'evicted a blob, least recently used, to make room');
+    });
+    this.#environment = { ...options, quarantine, capacity: this.#capacity };
+  }
+
+  /** Finds again what earlier runs left below the store's root. */
+  static async open(options: BlobCacheOptions): Promise<BlobCache> {
+    const quarantine = new Quarantine(options.store.layout);
+    await quarantine.load();
+    const cache = new BlobCache(options, quarantine);
+    for (const { sha256, sizeBytes } of await options.store.scan()) cache.#capacity.idle(sha256, sizeBytes);
+    for (const { sha256, sizeBytes } of await options.store.scanPartials()) cache.#capacity.abandon(sha256, sizeBytes);
+    await cache.#capacity.shrink();
+    return cache;
+  }
+
+  /**
+   * Leases a blob: at once where it is ready, else as soon as the fetch that it joins or starts has proven it.
+   * Errors: EBADMSG refused; ETIMEDOUT; EINTR aborted; those of the fetch.
+   */
+  open(address: BlobAddress, label: OpenLabel, signal: AbortSignal): Lease | Promise<Lease> {
+    const lease = this.#leaseReady(address);
+    if (lease !== undefined) {
+      this.#counts.hits += 1;
+      return lease;
+    }
+    // While a fetch is under way its own end decides: a source that failed may be followed by one that does not.
+    const refusal = this.#flights.has(address.sha256)
+      ? undefined
+      : this.#quarantine.refusal(address.sha256, address.commit);
+    if (refusal !== undefined) throw refusalError(refusal);
+    this.#counts.misses += 1;
+    return this.#openAbsent(address, label, signal);
+  }
+
+  state(sha256: string): BlobState {
+    const flight = this.#flights.get(sha256);
+    if (flight !== undefined) {
+      const { phase, receivedBytes } = flight.progress;
+      return { state: phase, receivedBytes, waiters: flight.waiters.size };
+    }
+    const record = this.#quarantine.get(sha256);
+    if (record !== undefined) return { state: 'quarantined', record };
+    return { state: this.#capacity.has(sha256) ? 'ready' : 'absent' };
+  }
+
+  statistics(): BlobCacheStatistics {
+    return {
+      ...this.#counts,
+      use: this.#capacity.use(),
+      flights: [...this.#flights.values()].map(({ address, label, startedAtMs, progress, waiters }) => {
+        return { address, label, startedAtMs, ...progress, waiters: waiters.size };
+      }),
+      quarantine: [...this.#quarantine.records],
+      lastFailures: this.#lastFailures,
+    };
+  }
+
+  /** Looks at the disk, and answers for each blob whether it is there, whole and proven, or quarantined. */
+  async onDisk(): Promise<(sha256: string) => { isReady: boolean; isQuarantined: boolean }> {
+    const { store, level, verifierVersion } = this.#options;
+    const ready = new Set<string>();
+    for (const stored of await store.scan()) {
+      const proof = store.proof(stored.sha256);
+      if (proof !== undefined && covers(proof, stored, level, verifierVersion)) ready.add(stored.sha256);
+    }
+    return (sha256) => ({ isReady: ready.has(sha256), isQuarantined: this.#quarantine.get(sha256) !== undefined });
+  }
+
+  /** Ends every fetch; what is on disk of them stays for a resume. Leases stay valid. */
+  async close(): Promise<void> {
+    this.#stopping.abort();
+    await this.#queue.onIdle();
+  }
+
+  #leaseReady(address: BlobAddress): Lease | undefined {
+    const { sha256 } = address;
+    let leased = this.#leased.get(sha256);
+    if (leased === undefined) {
+      const opened = this.#openProven(address);
+      if (opened === undefined) return undefined;
+      leased = { ...opened, count: 0 };
+      this.#leased.set(sha256, leased);
+      this.#capacity.lease(sha256, leased.sizeBytes);
+    }
+    leased.count += 1;
+    return this.#lease(sha256, leased);
+  }
+
+  #openProven(address: BlobAddress): { descriptor: number; sizeBytes: number; modifiedSeconds: number } | undefined {
+    const { store, level, verifierVersion } = this.#options;
+    const { sha256, sizeBytes } = address;
+    const opened = store.openBlob(sha256);
+    if (opened === undefined) {
+      this.#capacity.forget(sha256);
+      this.#proven.delete(sha256);
+      return undefined;
+    }
+    if (opened.sizeBytes === sizeBytes) {
+      if (this.#proven.get(sha256) === opened.modifiedSeconds) return opened;
+      const proof = store.proof(sha256);
+      if (proof !== undefined && covers(proof, { sha256, ...opened }, level, verifierVersion)) {
+        this.#proven.set(sha256, opened.modifiedSeconds);
+        return opened;
+      }
+    }
+    closeSync(opened.descriptor);
+    return undefined;
+  }
+
+  #lease(sha256: string, leased: LeasedBlob): Lease {
+    let released = false;
+    return {
+      descriptor: leased.descriptor,
+      release: () => {
+        if (released) return;
+        released = true;
+        leased.count -= 1;
+        if (leased.count > 0) return;
+        this.#leased.delete(sha256);
+        closeSync(leased.descriptor);
+        this.#capacity.idle(sha256, leased.sizeBytes);
+        this.#touch(sha256, leased.modifiedSeconds);
+      },
+    };
+  }
+
+  #touch(sha256: string, modifiedSeconds: number): void {
+    const now = Date.now();
+    if (now - (this.#touchedAtMs.get(sha256) ?? 0) < TOUCH_INTERVAL_MS) return;
+    this.#touchedAtMs.set(sha256, now);
+    this.#options.store.touch(sha256, modifiedSeconds).catch((error: unknown) => {
+      this.#options.log.debug(
+        { blob: sha256, reason: messageOf(error) },
+        'the last use of a blob could not be written down',
+      );
+    });
+  }
+
+  /** Waits for the flight's end, the caller's, or the end of its patience, whichever comes first. */
+  #openAbsent(address: BlobAddress, label: OpenLabel, signal: AbortSignal): Promise<Lease> {
+    const flight = this.#flights.get(address.sha256) ?? this.#startFlight(address, label);
+    return new Promise((resolve, reject) => {
+      const settle = (act: () => void) => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', onAbort);
+        flight.waiters.delete(waiter);
+        act();
+      };
+      const waiter: Waiter = {
+        landed: () => {
+          const lease = this.#leaseReady(address);
+          settle(() => (lease === undefined ? reject(vanished(address)) : resolve(lease)));
+        },
+        failed: (error) => settle(() => reject(error)),
+      };
+      const onAbort = () => settle(() => reject(interrupted(address)));
+      const timer = setTimeout(() => settle(() => reject(this.#tooLate(flight))), this.#options.openTimeoutMs);
+      flight.waiters.add(waiter);
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
+    });
+  }
+
+  #tooLate({ address, progress }: Flight): TmaxError {
+    const seconds = Math.round(this.#options.openTimeoutMs / 1000);
+    const words = `${address.path} is still ${progress.phase} after ${seconds} s (${progress.receivedBytes} of ${address.sizeBytes} bytes)`;
+    return new TmaxError('ETIMEDOUT', `${words}; the fetch goes on: open it again`, { source: 'cache' });
+  }
+
+  #startFlight(address: BlobAddress, label: OpenLabel): Flight {
+    const progress: FetchProgress = { phase: 'queued', receivedBytes: 0, source: undefined };
+    const flight: Flight = { address, label, startedAtMs: Date.now(), progress, waiters: new Set() };
+    this.#flights.set(address.sha256, flight);
+    void this.#queue.add(() => this.#fly(flight));
+    return flight;
+  }
+
+  /** Never rejects: how it ends is told to the waiters, the log and `status`. */
+  async #fly(flight: Flight): Promise<void> {
+    const { address, progress } = flight;
+    try {
+      const result = await fetchBlob(this.#environment, address, progress, this.#stopping.signal);
+      this.#flights.delete(address.sha256);
+      this.#landed(flight, result);
+    } catch (thrown) {
+      this.#flights.delete(address.sha256);
+      this.#failed(flight, toTmaxError(thrown, 'cache'));
+    }
+  }
+
+  #landed({ address, label, startedAtMs, waiters }: Flight, result: FetchResult): void {
+    const { sha256, sizeBytes } = address;
+    this.#capacity.idle(sha256, sizeBytes);
+    for (const waiter of [...waiters]) waiter.landed();
+    if (result.source === 'cache') return;
+    this.#counts.fetched += 1;
+    this.#counts.fetchedBytes += result.downloadedBytes;
+    this.#options.log.info(
+      { ...label, blob: sha256, bytes: sizeBytes, seconds: secondsSince(startedAtMs), source: result.source },
+      `fetched ${label.variant}/${label.task}`,
+    );
+  }
+
+  #failed({ address, label, startedAtMs, waiters }: Flight, error: TmaxError): void {
+    const { sha256, path } = address;
+    const { errno, source, level } = error;
+    const reason = messageOf(error);
+    this.#counts.failed += 1;
+    this.#lastFailures.push({ at: new Date().toISOString(), path, errno, message: reason });
+    if (this.#lastFailures.length > MAX_LAST_FAILURES) this.#lastFailures.shift();
+    this.#options.log[level](
+      { ...label, blob: sha256, errno, source, seconds: secondsSince(startedAtMs), reason },
+      `fetch of ${label.variant}/${label.task} failed: ${errno}`,
+    );
+    for (const waiter of [...waiters]) waiter.failed(error);
+  }
+}
+
+function vanished(address: BlobAddress): TmaxError {
+  const words = `${address.path} was fetched and proven, and then was not in the cache: something else removes files there`;
+  return new TmaxError('EIO', `${words}; open it again`, { source: 'cache', level: 'error' });
+}
+
+function secondsSince(startedAtMs: number): number {
+  return Math.round(Date.now() - startedAtMs) / 1000;
+}

@@ -1,0 +1,257 @@
+/**
+ * The blobs on disk: mechanism, no policy. Finds, opens under a shared lock, publishes and removes whole files.
+ *
+ * Invariants:
+ * - A file below blobs/ appears by rename from partial/, after its content and before its folder entry were synced.
+ * - Whoever reads a blob holds a shared flock on it, whoever removes it an exclusive one. A crash frees both.
+ * - Whoever writes a partial file holds an exclusive flock on it, turned into a shared one before the rename, so that no
+ *   other process can take the blob for idle in between.
+ * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
+ */
+
+import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
+import {
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rm,
+  stat,
+  statfs,
+  unlink,
+  utimes,
+} from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { systemErrorCode, TmaxError } from '../errors.js';
+import { flock } from '../libc.js';
+import { CacheLayout, SHA256_NAME } from './cache-layout.js';
+import { type Proof, readProof, writeProof } from './proof.js';
+
+export interface StoredBlob {
+  readonly sha256: string;
+  readonly sizeBytes: number;
+  readonly modifiedSeconds: number;
+  /** When it was last leased, milliseconds since the epoch. */
+  readonly usedAtMs: number;
+}
+
+/** A blob held open under a shared lock. The owner closes the descriptor, which frees the lock. */
+export interface OpenBlob {
+  readonly descriptor: number;
+  readonly sizeBytes: number;
+  readonly modifiedSeconds: number;
+}
+
+/** A partial file whose exclusive lock is ours. */
+export interface LockedPartial {
+  readonly path: string;
+  readonly handle: FileHandle;
+}
+
+const TWO_HEX = /^[0-9a-f]{2}$/;
+
+export class BlobStore {
+  readonly layout: CacheLayout;
+
+  private constructor(layout: CacheLayout) {
+    this.layout = layout;
+  }
+
+  /** Creates what is missing below `root`. Errors: EACCES, ENOTDIR, EROFS, ENOSPC with the path; EPERM an unsafe folder. */
+  static async open(root: string): Promise<BlobStore> {
+    const layout = new CacheLayout(root);
+    try {
+      for (const folder of [root, layout.blobs, layout.proofs, layout.partials, layout.quarantine]) {
+        await mkdir(folder, { recursive: true, mode: 0o755 });
+      }
+    } catch (cause) {
+      throw new TmaxError(
+        'EACCES',
+        `the cache directory ${root} can't be made or written; name another with --cache-dir`,
+        { cause, source: 'cache', level: 'error' },
+      );
+    }
+    await refuseUnsafe(root);
+    return new BlobStore(layout);
+  }
+
+  /** Every blob and its size, oldest use first. What has no business below blobs/ is removed. */
+  async scan(): Promise<StoredBlob[]> {
+    const found: StoredBlob[] = [];
+    for (const shard of await readdir(this.layout.blobs, { withFileTypes: true })) {
+      const folder = join(this.layout.blobs, shard.name);
+      if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) {
+        await rm(folder, { force: true, recursive: true });
+        continue;
+      }
+      for (const name of await readdir(folder)) {
+        const path = join(folder, name);
+        const stats = await lstat(path);
+        if (stats.isFile() && SHA256_NAME.test(name) && name.startsWith(shard.name)) {
+          found.push({
+            sha256: name,
+            sizeBytes: stats.size,
+            modifiedSeconds: Math.floor(stats.mtimeMs / 1000),
+            usedAtMs: stats.atimeMs,
+          });
+        } else {
+          await rm(path, { force: true, recursive: true });
+        }
+      }
+    }
+    return found.sort((a, b) => a.usedAtMs - b.usedAtMs);
+  }
+
+  /** Partial files and the bytes each takes; what is no partial file is removed. */
+  async scanPartials(): Promise<{ sha256: string; sizeBytes: number }[]> {
+    const found = [];
+    for (const name of await readdir(this.layout.partials)) {
+      const path = join(this.layout.partials, name);
+      const stats = await lstat(path);
+      if (stats.isFile() && SHA256_NAME.test(name)) found.push({ sha256: name, sizeBytes: stats.blocks * 512 });
+      else await rm(path, { force: true, recursive: true });
+    }
+    return found;
+  }
+
+  /** Opens a blob under a shared lock; undefined where it is absent or just being removed. Synchronous: opens wait on it. */
+  openBlob(sha256: string): OpenBlob | undefined {
+    let descriptor: number;
+    try {
+      descriptor = openSync(this.layout.blob(sha256), constants.O_RDONLY | constants.O_NOFOLLOW);
+    } catch (error) {
+      if (systemErrorCode(error) === 'ENOENT') return undefined;
+      throw error;
+    }
+    try {
+      const locked = flock(descriptor, 'sharedNonBlocking');
+      const stats = fstatSync(descriptor);
+      // The lock may have been won only after the remover let go: then the file has no name left.
+      if (locked && stats.isFile() && stats.nlink > 0) {
+        return { descriptor, sizeBytes: stats.size, modifiedSeconds: Math.floor(stats.mtimeMs / 1000) };
+      }
+    } catch (error) {
+      closeSync(descriptor);
+      throw error;
+    }
+    closeSync(descriptor);
+    return undefined;
+  }
+
+  proof(sha256: string): Proof | undefined {
+    return readProof(this.layout.proof(sha256));
+  }
+
+  async writeProof(proof: Proof): Promise<void> {
+    await writeProof(this.layout.proof(proof.sha256), proof);
+  }
+
+  /** Opens or creates the partial file and takes its lock; undefined while another process has it. */
+  async lockPartial(sha256: string): Promise<LockedPartial | undefined> {
+    const path = this.layout.partial(sha256);
+    const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
+    try {
+      if (flock(handle.fd, 'exclusiveNonBlocking') && (await isSameFile(path, await handle.stat())))
+        return { path, handle };
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+    await handle.close();
+    return undefined;
+  }
+
+  /** Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. */
+  async publish(sha256: string, partial: LockedPartial, proof: Omit<Proof, 'modifiedSeconds'>): Promise<void> {
+    const { handle, path } = partial;
+    const modifiedSeconds = Math.floor(Date.now() / 1000);
+    await handle.chmod(0o444);
+    await handle.utimes(modifiedSeconds, modifiedSeconds);
+    await handle.sync();
+    await this.writeProof({ ...proof, modifiedSeconds });
+    const target = this.layout.blob(sha256);
+    const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
+    flock(handle.fd, 'sharedNonBlocking');
+    await rename(path, target);
+    await syncFolder(dirname(target));
+    if (created !== undefined) await syncFolder(this.layout.blobs);
+  }
+
+  /** Removes an idle blob. False where someone, in whatever process, holds it. */
+  async remove(sha256: string): Promise<boolean> {
+    const path = this.layout.blob(sha256);
+    let handle: FileHandle;
+    try {
+      handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    } catch (error) {
+      if (systemErrorCode(error) === 'ENOENT') return true;
+      throw error;
+    }
+    try {
+      if (!flock(handle.fd, 'exclusiveNonBlocking')) return false;
+      await unlink(path);
+      await rm(this.layout.proof(sha256), { force: true });
+      return true;
+    } finally {
+      await handle.close();
+    }
+  }
+
+  /** Removes a partial file that nobody is writing. False where someone is. */
+  async removePartial(sha256: string): Promise<boolean> {
+    const partial = await this.lockPartial(sha256);
+    if (partial === undefined) return false;
+    try {
+      await rm(partial.path, { force: true });
+      return true;
+    } finally {
+      await partial.handle.close();
+    }
+  }
+
+  /** Remembers that a blob was used now, for the order of eviction after a restart. */
+  async touch(sha256: string, modifiedSeconds: number): Promise<void> {
+    await utimes(this.layout.blob(sha256), Date.now() / 1000, modifiedSeconds);
+  }
+
+  /** Size of the file system below the cache and what an ordinary user may still write to it. */
+  async disk(): Promise<{ totalBytes: number; availableBytes: number }> {
+    const stats = await statfs(this.layout.root);
+    return { totalBytes: stats.blocks * stats.bsize, availableBytes: stats.bavail * stats.bsize };
+  }
+}
+
+async function isSameFile(path: string, held: Stats): Promise<boolean> {
+  try {
+    const named = await lstat(path);
+    return named.ino === held.ino && named.dev === held.dev;
+  } catch (error) {
+    if (systemErrorCode(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** What others can write into can't be trusted to hold what was proven. */
+async function refuseUnsafe(root: string): Promise<void> {
+  const stats = await stat(root);
+  const uid = process.getuid?.() ?? 0;
+  const refuse = (why: string) =>
+    new TmaxError('EPERM', `the cache directory ${root} ${why}; name a folder of your own with --cache-dir`, {
+      source: 'cache',
+      level: 'error',
+    });
+  if (!stats.isDirectory()) throw refuse('is not a directory');
+  if (stats.uid !== uid) throw refuse(`belongs to user ${stats.uid}, not to ${uid}`);
+  if ((stats.mode & 0o002) !== 0) throw refuse('can be written by everyone');
+}

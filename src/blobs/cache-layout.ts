@@ -1,0 +1,59 @@
+/**
+ * Where everything lies below the cache directory:
+ *
+ *   blobs/<2 hex>/<sha256>     0444, whole and proven; appears by rename alone
+ *   proofs/<2 hex>/<sha256>    what was proven of it, and of which file; without it a blob is proven again before use
+ *   partial/<sha256>           0600, bytes on their way; whoever fetches holds an exclusive flock on it
+ *   quarantine/<sha256>.json   why a blob was refused; never its data
+ *   catalog/                   see catalog/catalog-store.ts
+ *
+ * Every sha256 here has been checked to be 64 hex digits where it entered (the catalog, or a file name matched below).
+ */
+
+import { join } from 'node:path';
+
+export const SHA256_NAME = /^[0-9a-f]{64}$/;
+
+export class CacheLayout {
+  readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  get blobs(): string {
+    return join(this.root, 'blobs');
+  }
+
+  get proofs(): string {
+    return join(this.root, 'proofs');
+  }
+
+  get partials(): string {
+    return join(this.root, 'partial');
+  }
+
+  get quarantine(): string {
+    return join(this.root, 'quarantine');
+  }
+
+  get catalogs(): string {
+    return join(this.root, 'catalog');
+  }
+
+  blob(sha256: string): string {
+    return join(this.blobs, sha256.slice(0, 2), sha256);
+  }
+
+  proof(sha256: string): string {
+    return join(this.proofs, sha256.slice(0, 2), sha256);
+  }
+
+  partial(sha256: string): string {
+    return join(this.partials, sha256);
+  }
+
+  quarantineRecord(sha256: string): string {
+    return join(this.quarantine, `${sha256}.json`);
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * Who takes how much of the cache, and who goes first when room is needed.
+ *
+ * A blob is in exactly one of three places: `idle` (in order of last use, may be evicted), `leased` (held open, may not), or
+ * `reserved` (being fetched, counted at its full size from before the first byte). Partial files without a fetch count too
+ * and are the first to go. What this process does not know of (blobs of another daemon on the same directory) is seen
+ * through the free space of the disk.
+ *
+ * Room is made by one caller at a time: `reserve` calls queue up, so two fetches can't both count on the same bytes.
+ */
+
+import { LRUCache } from 'lru-cache';
+import { TmaxError } from '../errors.js';
+import type { BlobStore } from './blob-store.js';
+
+export interface CapacityLimits {
+  /** All blobs and partial files together stay at or below this. */
+  readonly limitBytes: number;
+  /** What the cache leaves free on its disk, bytes. */
+  readonly reserveFreeBytes: number;
+}
+
+export interface CapacityUse {
+  readonly limitBytes: number;
+  readonly usedBytes: number;
+  readonly idleBlobs: number;
+  readonly leasedBlobs: number;
+  readonly reservedBytes: number;
+}
+
+export class Capacity {
+  readonly #store: BlobStore;
+  readonly #limits: CapacityLimits;
+  readonly #onEvict: (sha256: string, sizeBytes: number) => void;
+  // No bound of its own: the cache below it must not drop an entry whose file could not be removed.
+  readonly #idle = new LRUCache<string, number>({
+    maxSize: Number.MAX_SAFE_INTEGER,
+    sizeCalculation: (sizeBytes) => Math.max(1, sizeBytes),
+  });
+  readonly #leased = new Map<string, number>();
+  readonly #reserved = new Map<string, { readonly sizeBytes: number; readonly writtenBytes: number }>();
+  readonly #partials = new Map<string, number>();
+  #making: Promise<void> = Promise.resolve();
+
+  constructor(store: BlobStore, limits: CapacityLimits, onEvict: (sha256: string, sizeBytes: number) => void) {
+    this.#store = store;
+    this.#limits = limits;
+    this.#onEvict = onEvict;
+  }
+
+  /** A blob that is on disk and held by nobody here: most recently used from now on. */
+  idle(sha256: string, sizeBytes: number): void {
+    this.#leased.delete(sha256);
+    this.#reserved.delete(sha256);
+    this.#idle.set(sha256, sizeBytes);
+  }
+
+  lease(sha256: string, sizeBytes: number): void {
+    this.#idle.delete(sha256);
+    this.#reserved.delete(sha256);
+    this.#leased.set(sha256, sizeBytes);
+  }
+
+  /** A blob that turned out not to be on disk, or was removed. */
+  forget(sha256: string): void {
+    this.#idle.delete(sha256);
+    this.#leased.delete(sha256);
+  }
+
+  /** Whether the blob is known to be on disk. */
+  has(sha256: string): boolean {
+    return this.#idle.has(sha256) || this.#leased.has(sha256);
+  }
+
+  /** A partial file that no fetch is filling. */
+  abandon(sha256: string, partialBytes: number): void {
+    this.#reserved.delete(sha256);
+    if (partialBytes > 0) this.#partials.set(sha256, partialBytes);
+  }
+
+  /**
+   * Counts `sizeBytes` for a blob that is about to be fetched, evicting idle ones until that fits.
+   * Errors: ENOSPC with the numbers, where even an empty cache, or all that is idle, is not enough.
+   */
+  async reserve(sha256: string, sizeBytes: number): Promise<void> {
+    const turn = this.#making.then(() => this.#makeRoom(sha256, sizeBytes));
+    this.#making = turn.catch(() => undefined);
+    await turn;
+  }
+
+  /** Evicts what lies above the limits, as after a start with smaller ones. What is held open stays. */
+  async shrink(): Promise<void> {
+    const turn = this.#making.then(() => this.#evictUntilFits(0, 0));
+    this.#making = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    await turn;
+  }
+
+  /** How much of a reserved blob is on disk by now. */
+  written(sha256: string, writtenBytes: number): void {
+    const reservation = this.#reserved.get(sha256);
+    if (reservation !== undefined) this.#reserved.set(sha256, { ...reservation, writtenBytes });
+  }
+
+  use(): CapacityUse {
+    return {
+      limitBytes: this.#limits.limitBytes,
+      usedBytes: this.#usedBytes(),
+      idleBlobs: this.#idle.size,
+      leasedBlobs: this.#leased.size,
+      reservedBytes: this.#reservedBytes(),
+    };
+  }
+
+  #usedBytes(): number {
+    const elsewhere = sum(this.#leased.values()) + this.#reservedBytes() + sum(this.#partials.values());
+    return this.#idle.calculatedSize + elsewhere;
+  }
+
+  async #makeRoom(sha256: string, sizeBytes: number): Promise<void> {
+    if (sizeBytes > this.#limits.limitBytes) throw this.#full(sha256, sizeBytes, await this.#availableBytes());
+    // What an earlier try left of this very blob will be filled up, not added to.
+    const resumed = this.#partials.get(sha256) ?? 0;
+    this.#partials.delete(sha256);
+    const fits = await this.#evictUntilFits(sizeBytes, resumed);
+    if (!fits) {
+      if (resumed > 0) this.#partials.set(sha256, resumed);
+      throw this.#full(sha256, sizeBytes, await this.#availableBytes());
+    }
+    this.#reserved.set(sha256, { sizeBytes, writtenBytes: resumed });
+  }
+
+  /** Evicts until `sizeBytes`, of which `onDiskBytes` are there already, fit both limits; false where nothing is left to evict. */
+  async #evictUntilFits(sizeBytes: number, onDiskBytes: number): Promise<boolean> {
+    const passedOver = new Set<string>();
+    for (;;) {
+      const overLimitBytes = this.#usedBytes() + sizeBytes - this.#limits.limitBytes;
+      if (overLimitBytes <= 0 && sizeBytes - onDiskBytes <= (await this.#availableBytes())) return true;
+      if (!(await this.#evictOne(passedOver))) return false;
+    }
+  }
+
+  /** What may still be written to the disk by this cache: free, less the reserve, less what running fetches will write. */
+  async #availableBytes(): Promise<number> {
+    const { availableBytes } = await this.#store.disk();
+    let unwrittenBytes = 0;
+    for (const { sizeBytes, writtenBytes } of this.#reserved.values())
+      unwrittenBytes += Math.max(0, sizeBytes - writtenBytes);
+    return availableBytes - this.#limits.reserveFreeBytes - unwrittenBytes;
+  }
+
+  #reservedBytes(): number {
+    let total = 0;
+    for (const { sizeBytes } of this.#reserved.values()) total += sizeBytes;
+    return total;
+  }
+
+  /** Removes one partial file or else the least recently used blob that nobody holds; false where there is none. */
+  async #evictOne(passedOver: Set<string>): Promise<boolean> {
+    for (const sha256 of [...this.#partials.keys()]) {
+      if (passedOver.has(sha256)) continue;
+      if (await this.#store.removePartial(sha256)) {
+        this.#partials.delete(sha256);
+        return true;
+      }
+      passedOver.add(sha256);
+    }
+    for (;;) {
+      // Looked up anew each time: what was idle before a wait may be leased, or gone, after it.
+      const sha256 = this.#leastRecentlyUsed(passedOver);
+      if (sha256 === undefined) return false;
+      const sizeBytes = this.#idle.peek(sha256) ?? 0;
+      if (await this.#store.remove(sha256)) {
+        this.forget(sha256);
+        this.#onEvict(sha256, sizeBytes);
+        return true;
+      }
+      passedOver.add(sha256);
+    }
+  }
+
+  #leastRecentlyUsed(except: ReadonlySet<string>): string | undefined {
+    for (const sha256 of this.#idle.rkeys()) if (!except.has(sha256)) return sha256;
+    return undefined;
+  }
+
+  #full(sha256: string, sizeBytes: number, availableBytes: number): TmaxError {
+    const { limitBytes, reserveFreeBytes } = this.#limits;
+    const leasedBytes = sum(this.#leased.values());
+    return new TmaxError(
+      'ENOSPC',
+      `no room for blob ${sha256.slice(0, 12)} of ${sizeBytes} bytes: the cache may hold ${limitBytes} bytes, of which ` +
+        `${leasedBytes} are held open and ${this.#reservedBytes()} are being fetched; the disk has ${Math.max(0, availableBytes)} ` +
+        `bytes to give above the ${reserveFreeBytes} kept free; raise --cache-size, lower --reserve-free or end sandboxes`,
+      { source: 'cache' },
+    );
+  }
+}
+
+function sum(sizes: Iterable<number>): number {
+  let total = 0;
+  for (const size of sizes) total += size;
+  return total;
+}

@@ -1,0 +1,72 @@
+/**
+ * The proof kept beside a blob: what was verified, how deep, by which verifier, and of exactly which file (size and
+ * modification time, which publishing sets and nothing of ours ever changes). A blob whose proof is missing, shallower
+ * than asked for, or of another file, is verified again before it is served.
+ */
+
+import { readFileSync } from 'node:fs';
+import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import * as v from 'valibot';
+import { systemErrorCode } from '../errors.js';
+import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
+
+const proofShape = v.object({
+  sha256: v.string(),
+  sizeBytes: v.number(),
+  modifiedSeconds: v.number(),
+  level: v.picklist(VERIFY_LEVELS),
+  verifierVersion: v.number(),
+  provenAt: v.pipe(v.string(), v.isoTimestamp()),
+  /** Where the bytes came from, as "hub". */
+  source: v.string(),
+});
+
+export type Proof = v.InferOutput<typeof proofShape>;
+
+/** The proof at `path`, or undefined where there is none or it can't be read as one. Synchronous: a lease waits on it. */
+export function readProof(path: string): Proof | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (systemErrorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    const parsed = v.safeParse(proofShape, JSON.parse(text));
+    return parsed.success ? parsed.output : undefined;
+  } catch {
+    // A power cut may leave an empty or torn file: as good as none, since it only spares work.
+    return undefined;
+  }
+}
+
+/** Replaces the proof at `path`. Not synced: losing it costs one verification. */
+export async function writeProof(path: string, proof: Proof): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+  const temporary = `${path}.tmp`;
+  try {
+    await writeFile(temporary, JSON.stringify(proof), { mode: 0o644 });
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** Whether `proof` covers this file at this level by a verifier that is not older than `verifierVersion`. */
+export function covers(
+  proof: Proof,
+  file: { sha256: string; sizeBytes: number; modifiedSeconds: number },
+  level: VerifyLevel,
+  verifierVersion: number,
+): boolean {
+  return (
+    proof.sha256 === file.sha256 &&
+    proof.sizeBytes === file.sizeBytes &&
+    proof.modifiedSeconds === file.modifiedSeconds &&
+    proof.verifierVersion >= verifierVersion &&
+    VERIFY_LEVELS.indexOf(proof.level) >= VERIFY_LEVELS.indexOf(level)
+  );
+}
