@@ -1,0 +1,175 @@
+/**
+ * The tree of a pool, answered as file system calls. Looking is answered from memory; only `open` goes to the blobs.
+ *
+ * The tree is that of one commit and never changes, so names and attributes may be kept by the kernel for as long as it likes.
+ */
+
+import type { BlobCache, Lease } from '../blobs/blob-cache.js';
+import { taskFileName } from '../catalog/catalog.js';
+import { TmaxError } from '../errors.js';
+import type {
+  Attributes,
+  DirectoryEntry,
+  FileSystem,
+  FileSystemStatistics,
+  InodeNumber,
+  OpenFile,
+  OpenOptions,
+} from './contract.js';
+import type { DirectoryNode, FileNode, Node, Tree } from './tree.js';
+
+/** What `df` is told, bytes. */
+export interface Space {
+  readonly totalBytes: number;
+  readonly freeBytes: number;
+}
+
+export interface PoolFileSystemOptions {
+  readonly tree: Tree;
+  readonly commit: string;
+  /** The commit's date: the modification time of everything. */
+  readonly date: Date;
+  readonly blobs: Pick<BlobCache, 'open' | 'state'>;
+  readonly uid: number;
+  readonly gid: number;
+  readonly attributeTimeoutMs: number;
+  /** Extended attributes of the root, as where the daemon's control socket is. */
+  readonly rootAttributes: ReadonlyMap<string, string>;
+  /** Read from memory: a `df` must never wait for a disk. */
+  readonly space: () => Space;
+}
+
+/** SIFs are runnable, and nothing can be written. */
+const MODE = 0o555;
+const BLOCK_SIZE_BYTES = 4096;
+
+const FILE_ATTRIBUTES = ['blob', 'commit', 'error', 'sha256', 'state', 'verified'] as const;
+const PREFIX = 'user.tmaxfs.';
+
+export class PoolFileSystem implements FileSystem {
+  readonly #options: PoolFileSystemOptions;
+  readonly #modifiedSeconds: number;
+  readonly #listings = new WeakMap<DirectoryNode, readonly DirectoryEntry[]>();
+
+  constructor(options: PoolFileSystemOptions) {
+    this.#options = options;
+    this.#modifiedSeconds = Math.floor(options.date.getTime() / 1000);
+  }
+
+  get attributeTimeoutMs(): number {
+    return this.#options.attributeTimeoutMs;
+  }
+
+  lookup(parent: InodeNumber, name: string): Attributes {
+    const child = this.#directory(parent).children.get(name);
+    if (child === undefined) {
+      throw new TmaxError('ENOENT', `no "${name}" in the pool at this commit`, {
+        source: 'filesystem',
+        level: 'debug',
+      });
+    }
+    return this.#attributesOf(child);
+  }
+
+  attributes(inode: InodeNumber): Attributes {
+    return this.#attributesOf(this.#node(inode));
+  }
+
+  list(inode: InodeNumber): readonly DirectoryEntry[] {
+    const directory = this.#directory(inode);
+    let entries = this.#listings.get(directory);
+    if (entries === undefined) {
+      entries = [...directory.children].map(([name, node]) => ({ name, attributes: this.#attributesOf(node) }));
+      this.#listings.set(directory, entries);
+    }
+    return entries;
+  }
+
+  open(inode: InodeNumber, options: OpenOptions): OpenFile | Promise<OpenFile> {
+    const node = this.#node(inode);
+    if (node.kind === 'directory')
+      throw new TmaxError('EISDIR', 'a folder can only be listed', { source: 'filesystem', level: 'debug' });
+    const opened = this.#options.blobs.open(node.blob, labelOf(node), options.signal);
+    return opened instanceof Promise ? opened.then(openFile) : openFile(opened);
+  }
+
+  statistics(): FileSystemStatistics {
+    const { totalBytes, freeBytes } = this.#options.space();
+    return {
+      blockSizeBytes: BLOCK_SIZE_BYTES,
+      totalBlocks: Math.floor(totalBytes / BLOCK_SIZE_BYTES),
+      freeBlocks: Math.floor(Math.max(0, freeBytes) / BLOCK_SIZE_BYTES),
+      files: this.#options.tree.nameCount,
+    };
+  }
+
+  extendedAttribute(inode: InodeNumber, name: string): Buffer {
+    const value = name.startsWith(PREFIX)
+      ? this.#extendedAttributes(this.#node(inode)).get(name.slice(PREFIX.length))
+      : undefined;
+    if (value === undefined)
+      throw new TmaxError('ENODATA', `no attribute "${name}"`, { source: 'filesystem', level: 'debug' });
+    return Buffer.from(value, 'utf8');
+  }
+
+  extendedAttributeNames(inode: InodeNumber): readonly string[] {
+    return [...this.#extendedAttributes(this.#node(inode)).keys()].map((name) => PREFIX + name);
+  }
+
+  #extendedAttributes(node: Node): ReadonlyMap<string, string> {
+    const { commit, blobs, rootAttributes, tree } = this.#options;
+    if (node.kind === 'directory')
+      return node === tree.root ? new Map([['commit', commit], ...rootAttributes]) : new Map([['commit', commit]]);
+    const state = blobs.state(node.blob.sha256);
+    const values: Record<(typeof FILE_ATTRIBUTES)[number], string | undefined> = {
+      blob: node.blob.path,
+      commit,
+      error: state.state === 'quarantined' ? state.record.reason : undefined,
+      sha256: node.blob.sha256,
+      state: state.state,
+      verified: state.state === 'ready' ? 'yes' : 'no',
+    };
+    const present = new Map<string, string>();
+    for (const name of FILE_ATTRIBUTES) {
+      const value = values[name];
+      if (value !== undefined) present.set(name, value);
+    }
+    return present;
+  }
+
+  #node(inode: InodeNumber): Node {
+    const node = this.#options.tree.nodes.get(inode);
+    if (node === undefined) {
+      throw new TmaxError('ESTALE', `inode ${inode} is not in the pool at this commit`, {
+        source: 'filesystem',
+        level: 'debug',
+      });
+    }
+    return node;
+  }
+
+  #directory(inode: InodeNumber): DirectoryNode {
+    const node = this.#node(inode);
+    if (node.kind === 'file')
+      throw new TmaxError('ENOTDIR', `"${node.name}" is a file`, { source: 'filesystem', level: 'debug' });
+    return node;
+  }
+
+  #attributesOf(node: Node): Attributes {
+    const { uid, gid } = this.#options;
+    const shared = { inode: node.inode, kind: node.kind, mode: MODE, modifiedSeconds: this.#modifiedSeconds, uid, gid };
+    if (node.kind === 'file') return { ...shared, sizeBytes: node.blob.sizeBytes, linkCount: node.linkCount };
+    const subdirectories = node === this.#options.tree.root ? node.children.size : 0;
+    return { ...shared, sizeBytes: BLOCK_SIZE_BYTES, linkCount: 2 + subdirectories };
+  }
+}
+
+function openFile(lease: Lease): OpenFile {
+  return { descriptor: lease.descriptor, close: () => lease.release() };
+}
+
+/** View and task under which a file is named in the log. */
+function labelOf(node: FileNode): { variant: string; task: string } {
+  const suffix = taskFileName('');
+  return { variant: node.view, task: node.name.endsWith(suffix) ? node.name.slice(0, -suffix.length) : node.name };
+}
