@@ -5,6 +5,7 @@
  * The symbols are those already linked into the running process: glibc and musl alike, no library name to guess.
  */
 
+import { closeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 
@@ -19,8 +20,12 @@ export const UMOUNT_NOFOLLOW = 8;
 const F_DUPFD_CLOEXEC = 1030;
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
 const SOCK_CLOEXEC = 0o2000000;
 const MSG_DONTWAIT = 0x40;
+const MSG_NOSIGNAL = 0x4000;
+/** sizeof(struct sockaddr_un.sun_path), its closing NUL included. */
+const MAX_SOCKET_PATH_BYTES = 108;
 const MSG_CMSG_CLOEXEC = 0x40000000;
 const SOL_SOCKET = 1;
 const SCM_RIGHTS = 1;
@@ -77,6 +82,8 @@ interface Bindings {
   fcntl: Call<[number, number, number]>;
   flock: Call<[number, number]>;
   socketpair: Call<[number, number, number, Buffer]>;
+  socket: Call<[number, number, number]>;
+  sendto: Call<[number, Buffer, number, number, Buffer, number]>;
   recvmsg: Call<[number, MessageHeader, number]>;
   getxattr: Call<[string, string, Buffer, number]>;
   lgetxattr: Call<[string, string, Buffer, number]>;
@@ -112,6 +119,8 @@ function bind(): Bindings {
     fcntl: library.func('int fcntl(int, int, int)'),
     flock: library.func('int flock(int, int)'),
     socketpair: library.func('int socketpair(int, int, int, void *)'),
+    socket: library.func('int socket(int, int, int)'),
+    sendto: library.func('int64_t sendto(int, void *, size_t, int, void *, unsigned int)'),
     recvmsg: library.func('recvmsg', 'int64_t', ['int', koffi.inout(koffi.pointer(messageHeader)), 'int']),
     getxattr: library.func('int64_t getxattr(const char *, const char *, void *, size_t)'),
     lgetxattr: library.func('int64_t lgetxattr(const char *, const char *, void *, size_t)'),
@@ -195,6 +204,24 @@ export function receiveDescriptor(socket: number): number | undefined {
   const length = Number(control.readBigUInt64LE(0));
   const isRights = control.readInt32LE(8) === SOL_SOCKET && control.readInt32LE(12) === SCM_RIGHTS;
   return isRights && length >= CMSG_HEADER_BYTES + 4 ? control.readInt32LE(CMSG_HEADER_BYTES) : undefined;
+}
+
+/**
+ * Sends one datagram to the Unix socket at `path`; "@" at its beginning stands for the abstract namespace. Does not wait
+ * for a receiver whose queue is full.
+ */
+export function sendDatagram(path: string, message: Buffer): void {
+  const name = Buffer.from(path.startsWith('@') ? `\0${path.slice(1)}` : path, 'utf8');
+  if (name.length >= MAX_SOCKET_PATH_BYTES) throw new SystemCallError('sendto', constants.errno.ENAMETOOLONG, path);
+  const address = Buffer.concat([Buffer.alloc(2), name]);
+  address.writeUInt16LE(AF_UNIX, 0);
+  const socket = checked(libc().socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), 'socket', path);
+  try {
+    const flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+    checked(Number(libc().sendto(socket, message, message.length, flags, address, address.length)), 'sendto', path);
+  } finally {
+    closeSync(socket);
+  }
 }
 
 export interface ExtendedAttributeOptions {

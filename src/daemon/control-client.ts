@@ -1,0 +1,105 @@
+/** Asks a daemon for a document: by its mount point, through the control socket that the mount's root names. */
+
+import { Client } from 'undici';
+import { systemErrorCode, TmaxError } from '../errors.js';
+import { readExtendedAttribute } from '../libc.js';
+import { CONTROL_ATTRIBUTE } from './runtime-directory.js';
+
+/** A daemon that does not answer in this time is reported as hung. */
+const ANSWER_TIMEOUT_MS = 10_000;
+/** The largest document is the coverage of a pool with every task unresolvable. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+
+/**
+ * The document at `path` (as "/status?x=y") of the daemon behind `mountpoint`, parsed from JSON.
+ * Errors: ENOTCONN no daemon there; EACCES the daemon is another user's; ETIMEDOUT it does not answer; EIO it answers badly.
+ */
+export async function askDaemon(mountpoint: string, path: string): Promise<unknown> {
+  const socketPath = await controlSocketOf(mountpoint);
+  const client = new Client('http://tmaxfs', {
+    socketPath,
+    headersTimeout: ANSWER_TIMEOUT_MS,
+    bodyTimeout: ANSWER_TIMEOUT_MS,
+    maxResponseSize: MAX_ANSWER_BYTES,
+  });
+  try {
+    const { statusCode, body } = await client.request({ method: 'GET', path });
+    const answer: unknown = await body.json();
+    if (statusCode === 200) return answer;
+    throw new TmaxError('EIO', `the daemon of ${mountpoint} answered ${statusCode}: ${JSON.stringify(answer)}`, {
+      source: 'control',
+    });
+  } catch (cause) {
+    if (cause instanceof TmaxError) throw cause;
+    throw socketError(cause, mountpoint, socketPath);
+  } finally {
+    await client.destroy();
+  }
+}
+
+async function controlSocketOf(mountpoint: string): Promise<string> {
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(hung(mountpoint)), ANSWER_TIMEOUT_MS);
+  });
+  try {
+    // On another thread, and with a deadline: a hung daemon would hold the call for ever.
+    const value = await Promise.race([readExtendedAttribute(mountpoint, `user.tmaxfs.${CONTROL_ATTRIBUTE}`), tooLate]);
+    return value.toString('utf8');
+  } catch (cause) {
+    const code = systemErrorCode(cause);
+    if (cause instanceof TmaxError) throw cause;
+    if (code === 'EACCES' || code === 'EPERM') {
+      throw new TmaxError('EACCES', `${mountpoint} belongs to another user, who did not allow others in`, {
+        cause,
+        source: 'control',
+      });
+    }
+    throw new TmaxError(
+      'ENOTCONN',
+      `no tmaxfs daemon serves ${mountpoint} (${code ?? 'no answer'}); start one with "tmaxfs mount"`,
+      {
+        cause,
+        source: 'control',
+      },
+    );
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function socketError(cause: unknown, mountpoint: string, socketPath: string): TmaxError {
+  const code = systemErrorCode(cause);
+  if (code === 'EACCES') {
+    return new TmaxError(
+      'EACCES',
+      `the control socket ${socketPath} of ${mountpoint} belongs to another user; ask as that user or as root`,
+      {
+        cause,
+        source: 'control',
+      },
+    );
+  }
+  if (code === 'ENOENT' || code === 'ECONNREFUSED') {
+    return new TmaxError(
+      'ENOTCONN',
+      `the daemon of ${mountpoint} does not listen at ${socketPath}; is it in another container or namespace?`,
+      {
+        cause,
+        source: 'control',
+      },
+    );
+  }
+  if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') return hung(mountpoint);
+  return new TmaxError('EIO', `asking the daemon of ${mountpoint} failed`, { cause, source: 'control' });
+}
+
+function hung(mountpoint: string): TmaxError {
+  return new TmaxError(
+    'ETIMEDOUT',
+    `the daemon of ${mountpoint} did not answer within ${ANSWER_TIMEOUT_MS / 1000} s; see its log`,
+    {
+      source: 'control',
+    },
+  );
+}

@@ -1,0 +1,265 @@
+/**
+ * The daemon: composes the rooms and owns their order. Up: disk, catalog, tree, control socket, mount. Down: the mount
+ * first, then the same way back, so that nothing is answered from what is already gone.
+ */
+
+import type { Logger } from 'pino';
+import { BlobCache } from '../blobs/blob-cache.js';
+import { BlobStore } from '../blobs/blob-store.js';
+import type { Catalog } from '../catalog/catalog.js';
+import { CatalogStore } from '../catalog/catalog-store.js';
+import { loadCatalog } from '../catalog/load-catalog.js';
+import { messageOf, TmaxError } from '../errors.js';
+import { PoolFileSystem } from '../filesystem/pool-file-system.js';
+import { buildTree, type Tree } from '../filesystem/tree.js';
+import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
+import { HubClient } from '../sources/hub-client.js';
+import { HubSource } from '../sources/hub-source.js';
+import type { Source } from '../sources/source.js';
+import { Verifier } from '../verify/verifier.js';
+import { VERIFIER_VERSION } from '../verify/verify.js';
+import { version } from '../version.js';
+import { startControlServer } from './control-server.js';
+import { type Coverage, countCoverage } from './coverage.js';
+import { DiskSpace } from './disk-space.js';
+import { hubSettings } from './hub-settings.js';
+import { CONTROL_ATTRIBUTE, controlSocketPath } from './runtime-directory.js';
+import type { Settings } from './settings.js';
+import { describeStatus, type Status } from './status.js';
+
+/** Fetches at one time: enough to fill a pipe, few enough that each gets on. */
+const MAX_FETCHES = 8;
+const VERIFY_THREADS = 2;
+/** Threads that relay reads; with passthrough they are idle. */
+const READ_THREADS = 2;
+/** A commit never changes, so the kernel may keep what it learnt for as long as an hour. */
+const ATTRIBUTE_TIMEOUT_MS = 3_600_000;
+/** How long a stop waits for files that are still open, where their reads need this daemon, and where they don't. */
+const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
+const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export class Daemon {
+  /** Resolves once the mount is gone, whoever unmounted it, and everything has been closed. */
+  readonly ended: Promise<void>;
+  readonly #settings: Settings;
+  readonly #catalog: Catalog;
+  readonly #mount: MountHandle;
+  readonly #log: Logger;
+  #stopping: Promise<void> | undefined;
+
+  private constructor(settings: Settings, catalog: Catalog, mount: MountHandle, log: Logger, closers: Closers) {
+    this.#settings = settings;
+    this.#catalog = catalog;
+    this.#mount = mount;
+    this.#log = log;
+    this.ended = mount.ended.then(async () => {
+      await this.#stopping;
+      await closers.close();
+      log.info('the mount is gone; the daemon ends');
+    });
+  }
+
+  /** Returns once the tree is readable. Errors: whatever keeps it from that, with nothing left behind. */
+  static async start(settings: Settings, log: Logger, environment: Environment): Promise<Daemon> {
+    const closers = new Closers(log);
+    try {
+      return await startDaemon(settings, log, environment, closers, (catalog, mount) => {
+        return new Daemon(settings, catalog, mount, log, closers);
+      });
+    } catch (error) {
+      await closers.close();
+      throw error;
+    }
+  }
+
+  /** Unmounts. Files that are open keep working for as long as they can. Ends in `ended`. */
+  stop(): void {
+    this.#stopping ??= this.#unmount().catch((error: unknown) => {
+      this.#log.error({ reason: messageOf(error) }, 'the mount could not be taken down');
+    });
+  }
+
+  /** One line for people. */
+  summary(): string {
+    const { mountpoint, repository } = { ...this.#settings, ...this.#catalog };
+    const variants = [...this.#catalog.variants.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
+    return `${repository}@${this.#catalog.commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`;
+  }
+
+  async #unmount(): Promise<void> {
+    const drainTimeoutMs = this.#mount.passthrough ? PASSTHROUGH_DRAIN_TIMEOUT_MS : RELAYED_DRAIN_TIMEOUT_MS;
+    try {
+      await this.#mount.unmount({ lazy: false, drainTimeoutMs });
+    } catch (error) {
+      if (!(error instanceof TmaxError) || error.errno !== 'EBUSY') throw error;
+      this.#log.warn({ reason: error.message }, 'the mount is busy: detached from the tree, open files go on');
+      await this.#mount.unmount({ lazy: true, drainTimeoutMs });
+    }
+  }
+}
+
+/** What was started, to be closed in reverse. */
+class Closers {
+  readonly #log: Logger;
+  readonly #closers: (() => Promise<void> | void)[] = [];
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  add(close: () => Promise<void> | void): void {
+    this.#closers.push(close);
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#closers.splice(0).reverse()) {
+      try {
+        await close();
+      } catch (error) {
+        this.#log.error({ reason: messageOf(error) }, 'a part of the daemon could not be closed');
+      }
+    }
+  }
+}
+
+async function startDaemon(
+  settings: Settings,
+  log: Logger,
+  environment: Environment,
+  closers: Closers,
+  create: (catalog: Catalog, mount: MountHandle) => Daemon,
+): Promise<Daemon> {
+  const startedAt = new Date();
+  logSettings(settings, log);
+  const store = await BlobStore.open(settings.cacheDirectory);
+  const space = await DiskSpace.start(store, settings);
+  closers.add(() => space.close());
+
+  const hub = settings.offline ? undefined : hubSettings(settings, log);
+  const client = hub === undefined ? undefined : new HubClient(hub);
+  if (client !== undefined) closers.add(() => client.close());
+  const sources: Source[] = hub === undefined ? [] : [new HubSource(hub)];
+  for (const source of sources) closers.add(() => source.close());
+  const verifier = new Verifier({ threads: VERIFY_THREADS });
+  closers.add(() => verifier.close());
+
+  const [catalog, blobs] = await Promise.all([
+    loadCatalog({
+      repository: settings.repository,
+      revision: settings.revision,
+      origin: client,
+      store: new CatalogStore(store.layout.catalogs),
+      log,
+      signal: new AbortController().signal,
+    }),
+    BlobCache.open({
+      store,
+      limits: space.limits,
+      sources,
+      prover: verifier,
+      verifierVersion: VERIFIER_VERSION,
+      level: settings.verifyLevel,
+      openTimeoutMs: settings.openTimeoutMs,
+      maxFetches: MAX_FETCHES,
+      log,
+    }),
+  ]);
+  closers.add(() => blobs.close());
+  space.watch(() => blobs.statistics().use.usedBytes);
+
+  const tree = buildTree(catalog);
+  for (const warning of tree.warnings) log.warn(warning);
+  const socketPath = controlSocketPath(settings.mountpoint, environment);
+  let mount: MountHandle | undefined;
+  const documents = {
+    '/status': async (): Promise<Status | undefined> => {
+      if (mount === undefined) return undefined;
+      const { availableBytes } = await store.disk();
+      return describeStatus({
+        version,
+        startedAt,
+        settings,
+        catalog,
+        blobs: blobs.statistics(),
+        diskAvailableBytes: availableBytes,
+        mount,
+      });
+    },
+    '/coverage': async (query: URLSearchParams): Promise<Coverage> => {
+      const onDisk = await blobs.onDisk();
+      return countCoverage(catalog, onDisk, query.get('variant') ?? undefined);
+    },
+  };
+  mount = await mountFileSystem(poolFileSystem(settings, catalog, tree, blobs, space, socketPath), {
+    mountpoint: settings.mountpoint,
+    fsName: settings.repository,
+    allowOther: settings.allowOther,
+    driver: settings.driver,
+    passthrough: 'auto',
+    readThreads: READ_THREADS,
+    log,
+  });
+  const mounted = mount;
+  closers.add(() => mounted.ended);
+  try {
+    // Only now is it sure that no other daemon serves this mount point, whose socket this would replace.
+    const control = await startControlServer(socketPath, documents, log);
+    closers.add(() => control.close());
+  } catch (error) {
+    await mount.unmount({ lazy: true, drainTimeoutMs: 0 });
+    throw error;
+  }
+  const { driver, passthrough } = mount;
+  log.info(
+    { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
+    'mounted: the tree is readable',
+  );
+  return create(catalog, mount);
+}
+
+function poolFileSystem(
+  settings: Settings,
+  catalog: Catalog,
+  tree: Tree,
+  blobs: BlobCache,
+  space: DiskSpace,
+  socketPath: string,
+): PoolFileSystem {
+  return new PoolFileSystem({
+    tree,
+    commit: catalog.commit,
+    date: catalog.date,
+    blobs,
+    uid: settings.uid,
+    gid: settings.gid,
+    attributeTimeoutMs: ATTRIBUTE_TIMEOUT_MS,
+    rootAttributes: new Map([
+      [CONTROL_ATTRIBUTE, socketPath],
+      ['repository', catalog.repository],
+    ]),
+    space: () => space.now(),
+  });
+}
+
+/** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
+function logSettings(settings: Settings, log: Logger): void {
+  const { token, proxy, ...shown } = settings;
+  log.info(
+    {
+      version,
+      ...shown,
+      proxy: { ...withoutPassword(proxy) },
+      token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
+    },
+    'starting',
+  );
+}
+
+/** A proxy's address may hold a password. */
+function withoutPassword(proxy: Settings['proxy']): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(proxy).map(([name, value]) => [name, String(value).replace(/\/\/[^/@]*@/, '//***@')]),
+  );
+}

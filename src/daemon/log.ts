@@ -1,0 +1,48 @@
+/**
+ * Where log lines go: JSON, one a line, for machines and files; readable words where a person watches a terminal.
+ * A file is bounded: it is rolled at `LOG_FILE_LIMIT`, and `OLD_LOG_FILES` older ones are kept.
+ */
+
+import { mkdir } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { type DestinationStream, type Logger, pino } from 'pino';
+import pretty from 'pino-pretty';
+import { createStream } from 'rotating-file-stream';
+import type { LogLevel } from './settings.js';
+
+const LOG_FILE_LIMIT = '20M';
+const OLD_LOG_FILES = 3;
+
+/** A logger on standard error: JSON, or readable where that is a terminal. */
+export function standardLogger(level: LogLevel): Logger {
+  const destination: DestinationStream = process.stderr.isTTY
+    ? pretty({ destination: 2, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss', sync: true })
+    : pino.destination({ dest: 2, sync: true });
+  return logger(level, destination);
+}
+
+/** A logger into a file, rolled at a size limit. */
+export async function fileLogger(level: LogLevel, path: string): Promise<Logger> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+  const stream = createStream(basename(path), { path: dirname(path), size: LOG_FILE_LIMIT, rotate: OLD_LOG_FILES });
+  // A full or broken log disk must not end a daemon whose mount still works: the lines are lost, and said to be on stderr.
+  stream.on('error', (error) =>
+    process.stderr.write(`tmaxfs: the log file ${path} can't be written: ${error.message}\n`),
+  );
+  return logger(level, stream);
+}
+
+/** Default log file of a daemon in the background, by its mount point. */
+export function defaultLogFile(mountpoint: string, environment: Readonly<Record<string, string | undefined>>): string {
+  const folder =
+    process.getuid?.() === 0
+      ? '/var/log/tmaxfs'
+      : join(environment['XDG_STATE_HOME'] ?? join(environment['HOME'] ?? homedir(), '.local', 'state'), 'tmaxfs');
+  return join(folder, `${mountpoint.split('/').filter(Boolean).join('-') || 'root'}.log`);
+}
+
+function logger(level: LogLevel, destination: DestinationStream): Logger {
+  const formatters = { level: (label: string) => ({ level: label }) };
+  return pino({ level, base: { pid: process.pid }, timestamp: pino.stdTimeFunctions.isoTime, formatters }, destination);
+}

@@ -1,0 +1,170 @@
+/**
+ * What a daemon runs with, from the command line's words and the environment. The one place that reads the environment,
+ * besides the flags' own twins; every room below gets plain values.
+ *
+ * The `@huggingface/hub` library reads none of the variables that its users set, so they are honoured here.
+ */
+
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { TmaxError } from '../errors.js';
+import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
+import { type Amount, parseAmount, parseDurationMs } from './amount.js';
+import { realMountpoint } from './mountpoint.js';
+
+/** Options of `tmaxfs mount` as they were written, each with its default filled in by the command line. */
+export interface MountWords {
+  readonly mountpoint: string;
+  readonly repo: string;
+  readonly revision: string;
+  readonly cacheDir?: string | undefined;
+  readonly cacheSize: string;
+  readonly reserveFree: string;
+  readonly verify: string;
+  readonly openTimeout: string;
+  readonly driver: string;
+  readonly allowOther: boolean;
+  readonly uid?: string | undefined;
+  readonly gid?: string | undefined;
+  readonly offline: boolean;
+  readonly logLevel: string;
+}
+
+export interface Settings {
+  /** Absolute, free of symbolic links. */
+  readonly mountpoint: string;
+  readonly repository: string;
+  readonly revision: string;
+  readonly cacheDirectory: string;
+  readonly cacheSize: Amount;
+  readonly reserveFree: Amount;
+  readonly verifyLevel: VerifyLevel;
+  readonly openTimeoutMs: number;
+  readonly driver: Driver;
+  readonly allowOther: boolean;
+  readonly uid: number;
+  readonly gid: number;
+  readonly offline: boolean;
+  readonly logLevel: LogLevel;
+  readonly endpoint: string;
+  readonly token: TokenPlaces;
+  readonly proxy: ProxySettings;
+  /** Bundle of certificates that are trusted besides Node's own. */
+  readonly caFile: string | undefined;
+}
+
+/** Where a token may be found, first match first. */
+export interface TokenPlaces {
+  readonly value: string | undefined;
+  readonly file: string | undefined;
+}
+
+export interface ProxySettings {
+  readonly httpProxy?: string;
+  readonly httpsProxy?: string;
+  readonly noProxy?: string;
+}
+
+export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
+export type Driver = (typeof DRIVERS)[number];
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
+const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
+const DEFAULT_ENDPOINT = 'https://huggingface.co';
+const YES = new Set(['1', 'on', 'yes', 'true']);
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Errors: EINVAL naming the option and what it takes. */
+export function readSettings(words: MountWords, environment: Environment): Settings {
+  return {
+    mountpoint: realMountpoint(words.mountpoint),
+    repository: matching(words.repo, REPOSITORY, '--repo', 'owner/name of a dataset repository'),
+    revision: matching(words.revision, REVISION, '--revision', 'a branch, a tag or a commit'),
+    cacheDirectory: resolve(words.cacheDir ?? defaultCacheDirectory(environment)),
+    cacheSize: parseAmount(words.cacheSize),
+    reserveFree: parseAmount(words.reserveFree),
+    verifyLevel: oneOf(words.verify, VERIFY_LEVELS, '--verify'),
+    openTimeoutMs: parseDurationMs(words.openTimeout),
+    driver: oneOf(words.driver, DRIVERS, '--driver'),
+    allowOther: words.allowOther,
+    uid: userId(words.uid, '--uid') ?? process.getuid?.() ?? 0,
+    gid: userId(words.gid, '--gid') ?? process.getgid?.() ?? 0,
+    offline: words.offline || isYes(environment['HF_HUB_OFFLINE']),
+    logLevel: oneOf(words.logLevel, LOG_LEVELS, '--log-level'),
+    endpoint: readEndpoint(environment),
+    token: tokenPlaces(environment),
+    proxy: proxySettings(environment),
+    caFile: nonEmpty(environment['SSL_CERT_FILE']),
+  };
+}
+
+/** Whether an environment variable says yes, as the Hub's own client reads them. */
+export function isYes(value: string | undefined): boolean {
+  return value !== undefined && YES.has(value.trim().toLowerCase());
+}
+
+/** `$XDG_CACHE_HOME/tmaxfs`; never below /tmp, which may be memory. */
+function defaultCacheDirectory(environment: Environment): string {
+  return join(nonEmpty(environment['XDG_CACHE_HOME']) ?? join(homeOf(environment), '.cache'), 'tmaxfs');
+}
+
+function readEndpoint(environment: Environment): string {
+  const text = (nonEmpty(environment['HF_ENDPOINT']) ?? DEFAULT_ENDPOINT).replace(/\/+$/, '');
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === 'https:' || url?.protocol === 'http:') return text;
+  throw new TmaxError('EINVAL', `HF_ENDPOINT is "${text}", which is no http(s) address`, { source: 'settings' });
+}
+
+function tokenPlaces(environment: Environment): TokenPlaces {
+  const value = nonEmpty(environment['HF_TOKEN']) ?? nonEmpty(environment['HUGGING_FACE_HUB_TOKEN']);
+  if (isYes(environment['HF_HUB_DISABLE_IMPLICIT_TOKEN'])) return { value, file: undefined };
+  const home = nonEmpty(environment['HF_HOME']) ?? join(homeOf(environment), '.cache', 'huggingface');
+  return { value, file: nonEmpty(environment['HF_TOKEN_PATH']) ?? join(home, 'token') };
+}
+
+function proxySettings(environment: Environment): ProxySettings {
+  const httpProxy = either(environment, 'HTTP_PROXY');
+  const httpsProxy = either(environment, 'HTTPS_PROXY');
+  const noProxy = either(environment, 'NO_PROXY');
+  return {
+    ...(httpProxy === undefined ? {} : { httpProxy }),
+    ...(httpsProxy === undefined ? {} : { httpsProxy }),
+    ...(noProxy === undefined ? {} : { noProxy }),
+  };
+}
+
+/** Proxy variables are read in lower case first, as curl does. */
+function either(environment: Environment, name: string): string | undefined {
+  return nonEmpty(environment[name.toLowerCase()]) ?? nonEmpty(environment[name]);
+}
+
+function homeOf(environment: Environment): string {
+  return nonEmpty(environment['HOME']) ?? homedir();
+}
+
+function nonEmpty(value: string | undefined): string | undefined {
+  const trimmed = value?.trim();
+  return trimmed === '' ? undefined : trimmed;
+}
+
+function matching(value: string, pattern: RegExp, option: string, form: string): string {
+  if (pattern.test(value)) return value;
+  throw new TmaxError('EINVAL', `${option} takes ${form}, not "${value}"`, { source: 'settings' });
+}
+
+function oneOf<Choice extends string>(value: string, choices: readonly Choice[], option: string): Choice {
+  const chosen = choices.find((choice) => choice === value);
+  if (chosen !== undefined) return chosen;
+  throw new TmaxError('EINVAL', `${option} takes one of ${choices.join(', ')}, not "${value}"`, { source: 'settings' });
+}
+
+function userId(text: string | undefined, option: string): number | undefined {
+  if (text === undefined) return undefined;
+  const id = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (id < 2 ** 32 - 1) return id;
+  throw new TmaxError('EINVAL', `${option} takes a number, not "${text}"`, { source: 'settings' });
+}

@@ -1,0 +1,138 @@
+/** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
+
+import type { BlobCacheStatistics } from '../blobs/blob-cache.js';
+import type { Catalog } from '../catalog/catalog.js';
+import type { MountHandle } from '../fuse/driver.js';
+import type { Settings } from './settings.js';
+
+export interface Status {
+  readonly version: string;
+  readonly pid: number;
+  readonly startedAt: string;
+  readonly mountpoint: string;
+  readonly repository: string;
+  readonly revision: string;
+  readonly commit: string;
+  readonly offline: boolean;
+  readonly driver: string;
+  /** Whether reads go straight to the cache file, without this daemon. */
+  readonly passthrough: boolean;
+  readonly verifyLevel: string;
+  readonly catalog: {
+    readonly variants: Readonly<Record<string, number>>;
+    readonly blobs: number;
+    readonly problems: number;
+  };
+  readonly cache: {
+    readonly directory: string;
+    readonly limitBytes: number;
+    readonly usedBytes: number;
+    readonly reservedBytes: number;
+    readonly diskAvailableBytes: number;
+    readonly idleBlobs: number;
+    readonly leasedBlobs: number;
+  };
+  readonly opens: { readonly hits: number; readonly misses: number };
+  readonly fetches: {
+    readonly done: number;
+    readonly failed: number;
+    readonly bytes: number;
+    readonly evicted: number;
+    readonly running: readonly {
+      readonly name: string;
+      readonly blob: string;
+      readonly phase: string;
+      readonly receivedBytes: number;
+      readonly sizeBytes: number;
+      readonly seconds: number;
+      readonly waiters: number;
+      readonly source: string | null;
+    }[];
+  };
+  readonly quarantine: readonly {
+    readonly blob: string;
+    readonly path: string;
+    readonly cause: string;
+    readonly code: string;
+    readonly reason: string;
+    readonly source: string;
+    readonly refusedAt: string;
+  }[];
+  readonly lastFailures: readonly {
+    readonly at: string;
+    readonly path: string;
+    readonly errno: string;
+    readonly message: string;
+  }[];
+  readonly kernel: ReturnType<MountHandle['statistics']>;
+}
+
+export interface StatusParts {
+  readonly version: string;
+  readonly startedAt: Date;
+  readonly settings: Settings;
+  readonly catalog: Catalog;
+  readonly blobs: BlobCacheStatistics;
+  readonly diskAvailableBytes: number;
+  readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
+}
+
+export function describeStatus(parts: StatusParts): Status {
+  const { version, startedAt, settings, catalog, blobs, diskAvailableBytes, mount } = parts;
+  const { limitBytes, usedBytes, reservedBytes, idleBlobs, leasedBlobs } = blobs.use;
+  return {
+    version,
+    pid: process.pid,
+    startedAt: startedAt.toISOString(),
+    mountpoint: settings.mountpoint,
+    repository: catalog.repository,
+    revision: settings.revision,
+    commit: catalog.commit,
+    offline: settings.offline,
+    driver: mount.driver,
+    passthrough: mount.passthrough,
+    verifyLevel: settings.verifyLevel,
+    catalog: {
+      variants: Object.fromEntries([...catalog.variants.values()].map(({ name, tasks }) => [name, tasks.size])),
+      blobs: catalog.blobs.size,
+      problems: catalog.problemCount,
+    },
+    cache: {
+      directory: settings.cacheDirectory,
+      limitBytes,
+      usedBytes,
+      reservedBytes,
+      diskAvailableBytes,
+      idleBlobs,
+      leasedBlobs,
+    },
+    opens: { hits: blobs.hits, misses: blobs.misses },
+    fetches: {
+      done: blobs.fetched,
+      failed: blobs.failed,
+      bytes: blobs.fetchedBytes,
+      evicted: blobs.evicted,
+      running: blobs.flights.map((flight) => ({
+        name: `${flight.label.variant}/${flight.label.task}`,
+        blob: flight.address.sha256,
+        phase: flight.phase,
+        receivedBytes: flight.receivedBytes,
+        sizeBytes: flight.address.sizeBytes,
+        seconds: Math.round((Date.now() - flight.startedAtMs) / 1000),
+        waiters: flight.waiters,
+        source: flight.source ?? null,
+      })),
+    },
+    quarantine: blobs.quarantine.map(({ sha256, path, cause, code, reason, source, refusedAt }) => ({
+      blob: sha256,
+      path,
+      cause,
+      code,
+      reason,
+      source,
+      refusedAt,
+    })),
+    lastFailures: blobs.lastFailures,
+    kernel: mount.statistics(),
+  };
+}

@@ -1,0 +1,81 @@
+import test from 'ava';
+import { isYes, type MountWords, readSettings } from '../../src/daemon/settings.js';
+
+const WORDS: MountWords = {
+  mountpoint: '/tmax',
+  repo: 'org/pool',
+  revision: 'main',
+  cacheSize: '200G',
+  reserveFree: '5%',
+  verify: 'structure',
+  openTimeout: '540',
+  driver: 'auto',
+  allowOther: false,
+  offline: false,
+  logLevel: 'info',
+};
+
+test('without any environment: the public Hub, the user’s cache folder, no proxy', (t) => {
+  const settings = readSettings(WORDS, { HOME: '/home/u' });
+  t.is(settings.endpoint, 'https://huggingface.co');
+  t.is(settings.cacheDirectory, '/home/u/.cache/tmaxfs');
+  t.deepEqual(settings.proxy, {});
+  t.deepEqual(settings.token, { value: undefined, file: '/home/u/.cache/huggingface/token' });
+});
+
+test('the variables that users of the Hub set are honoured', (t) => {
+  const settings = readSettings(WORDS, {
+    HOME: '/home/u',
+    XDG_CACHE_HOME: '/nvme/cache',
+    HF_ENDPOINT: 'https://mirror.example/hf//',
+    HF_HOME: '/shared/hf',
+    HF_HUB_OFFLINE: 'YES',
+    https_proxy: 'http://lower:3128',
+    HTTPS_PROXY: 'http://upper:3128',
+    NO_PROXY: 'localhost',
+    SSL_CERT_FILE: '/etc/site.pem',
+  });
+  t.is(settings.endpoint, 'https://mirror.example/hf');
+  t.is(settings.cacheDirectory, '/nvme/cache/tmaxfs');
+  t.is(settings.token.file, '/shared/hf/token');
+  t.true(settings.offline);
+  t.deepEqual(settings.proxy, { httpsProxy: 'http://lower:3128', noProxy: 'localhost' });
+  t.is(settings.caFile, '/etc/site.pem');
+});
+
+test('a token in the environment wins over its file; empty variables count as unset', (t) => {
+  t.is(readSettings(WORDS, { HF_TOKEN: ' hf_a ', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_a');
+  t.is(readSettings(WORDS, { HF_TOKEN: '', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_b');
+  const implicit = readSettings(WORDS, { HF_HUB_DISABLE_IMPLICIT_TOKEN: '1', HF_TOKEN_PATH: '/t' }).token;
+  t.deepEqual(implicit, { value: undefined, file: undefined });
+});
+
+for (const [name, wrong] of [
+  ['repo', 'no-slash'],
+  ['repo', '../etc/passwd'],
+  ['repo', 'a/b/c'],
+  ['revision', ''],
+  ['revision', 'a b'],
+  ['verify', 'maybe'],
+  ['driver', 'nfs'],
+  ['logLevel', 'loud'],
+  ['uid', '-1'],
+  ['uid', 'root'],
+  ['gid', '4294967295'],
+  ['cacheSize', 'much'],
+  ['openTimeout', 'never'],
+] as const) {
+  test(`${name} "${wrong}" is a usage error that quotes it`, (t) => {
+    const error = t.throws(() => readSettings({ ...WORDS, [name]: wrong }, {}));
+    t.true(error?.message.includes(`"${wrong}"`), error?.message);
+  });
+}
+
+test('an endpoint that is no web address is refused', (t) => {
+  t.throws(() => readSettings(WORDS, { HF_ENDPOINT: 'file:///etc' }), { message: /HF_ENDPOINT/ });
+});
+
+test('yes is 1, on, yes and true in any case; everything else is no', (t) => {
+  t.deepEqual(['1', 'ON', ' yes', 'True'].map(isYes), [true, true, true, true]);
+  t.deepEqual(['0', '', 'off', undefined, '2'].map(isYes), [false, false, false, false, false]);
+});
