@@ -1,0 +1,124 @@
+/**
+ * The command line: names, flags and exit codes are a contract (0 done, 1 failed, 2 wrong usage). Each command's code is loaded
+ * only when it is called, so that `tmaxfs status` does not pay for what `mount` needs.
+ */
+
+import { Command, CommanderError, Option } from 'commander';
+import { DRIVERS, isYes, LOG_LEVELS } from '../daemon/settings.js';
+import { messageOf, TmaxError } from '../errors.js';
+import { VERIFY_LEVELS } from '../verify/verdict.js';
+import { version } from '../version.js';
+
+const EXIT_FAILED = 1;
+const EXIT_USAGE = 2;
+
+/** Runs one command line and sets the exit code. `argv` as in `process.argv`. */
+export async function main(argv: readonly string[]): Promise<void> {
+  try {
+    await program().parseAsync([...argv]);
+  } catch (error) {
+    process.exitCode = exitCodeOf(error);
+    // Commander has written its own words already.
+    if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${messageOf(error)}\n`);
+  }
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
+  return error instanceof TmaxError && error.errno === 'EINVAL' ? EXIT_USAGE : EXIT_FAILED;
+}
+
+function program(): Command {
+  const tmaxfs = new Command('tmaxfs')
+    .description('Mounts a pool of Apptainer images: fetched on open, proven before exposure, cached on this disk.')
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError('(run with --help for the options)');
+
+  tmaxfs
+    .command('mount')
+    .description('mount a pool; returns when its tree is readable')
+    .argument('<mountpoint>', 'an empty folder')
+    .addOption(option('--repo <owner/name>', 'dataset repository on the Hub').default('wAI-org/tmax-image-pool'))
+    .addOption(option('--revision <name>', 'branch, tag or commit').default('main'))
+    .addOption(option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)'))
+    .addOption(
+      option('--cache-size <size>', 'most that the cache may hold, bytes or share of the disk').default('200G'),
+    )
+    .addOption(option('--reserve-free <size>', 'what the cache leaves free on its disk').default('5%'))
+    .addOption(
+      option('--verify <level>', 'what is proven before an image can be seen')
+        .choices(VERIFY_LEVELS)
+        .default('structure'),
+    )
+    .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
+    .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
+    .addOption(flag('--allow-other', 'let other users in (default for root)').default(process.getuid?.() === 0))
+    .addOption(new Option('--no-allow-other', 'keep other users out'))
+    .addOption(option('--uid <number>', 'owner shown for every file (default: this user)'))
+    .addOption(option('--gid <number>', 'group shown for every file (default: this group)'))
+    .addOption(flag('--offline', 'serve what is on this disk, ask no network').default(false))
+    .addOption(flag('--foreground', 'stay here and log to standard error').default(false))
+    .addOption(option('--log-file <file>', 'log into a file, rolled by size (default in the background: see docs)'))
+    .addOption(option('--log-level <level>', 'least level that is logged').choices(LOG_LEVELS).default('info'))
+    .action(async (mountpoint: string, options) =>
+      (await import('./mount.js')).mount({ ...options, mountpoint }, argvTail()),
+    );
+
+  tmaxfs
+    .command('unmount')
+    .description('unmount and end the daemon')
+    .argument('<mountpoint>')
+    .addOption(flag('--lazy', 'detach now, even if busy; files that are open go on working').default(false))
+    .action(async (mountpoint: string, options) => (await import('./unmount.js')).unmountCommand(mountpoint, options));
+
+  tmaxfs
+    .command('status')
+    .description('what a daemon is doing')
+    .argument('[mountpoint]', 'may be left out where there is one')
+    .option('--json', 'print the document, stable and in full', false)
+    .option('--watch', 'draw it again every two seconds', false)
+    .action(async (mountpoint: string | undefined, options) =>
+      (await import('./status.js')).statusCommand(mountpoint, options),
+    );
+
+  tmaxfs
+    .command('coverage')
+    .description('which tasks can be opened; exit 1 unless all can')
+    .argument('[mountpoint]', 'may be left out where there is one')
+    .option('--variant <name>', 'count only this one')
+    .option('--json', 'print the document, stable and in full', false)
+    .action(async (mountpoint: string | undefined, options) =>
+      (await import('./coverage.js')).coverageCommand(mountpoint, options),
+    );
+
+  tmaxfs
+    .command('demo')
+    .description('a small pool served on loopback, mounted, opened and verified, with words')
+    .action(async () => (await import('./demo.js')).demoCommand());
+
+  for (const command of tmaxfs.commands) command.exitOverride();
+  return tmaxfs;
+}
+
+/** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. */
+function option(flags: string, description: string): Option {
+  return new Option(flags, description).env(twinOf(flags));
+}
+
+/** A yes/no option; its environment twin counts only where it says yes ("0" and "" do not). */
+function flag(flags: string, description: string): Option {
+  const twin = twinOf(flags);
+  const result = new Option(flags, description);
+  return isYes(process.env[twin]) ? result.env(twin) : result;
+}
+
+function twinOf(flags: string): string {
+  const name = /^--([a-z-]+)/.exec(flags)?.[1] ?? '';
+  return `TMAXFS_${name.replaceAll('-', '_').toUpperCase()}`;
+}
+
+/** The words after `mount`, to be handed to a daemon in the background unchanged. */
+function argvTail(): readonly string[] {
+  return process.argv.slice(3);
+}
