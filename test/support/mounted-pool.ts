@@ -1,0 +1,130 @@
+/**
+ * A pool mounted by the real command, in a process of its own, against a fake Hub in this one. This process must never
+ * block on the mount (it serves the Hub): look at it through child processes or asynchronous calls.
+ */
+
+import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ExecutionContext } from 'ava';
+import { execa } from 'execa';
+import type { Status } from '../../src/daemon/status.js';
+import { FakeHub, type FakeHubOptions } from '../../src/demo/fake-hub.js';
+import { type TaskMap, taskMapFile } from '../../src/demo/fake-hub-folder.js';
+import { type FakeFile, type FakeRepository, repositoryOf } from '../../src/demo/fake-hub-repository.js';
+import { type CommandResult, resultOf } from './command.js';
+import { packagePath } from './paths.js';
+import { temporaryFolder } from './temporary.js';
+
+/** Longer than any command of these tests takes on a loaded machine, shorter than ava's own limit. */
+const COMMAND_TIMEOUT_MS = 60_000;
+
+export const POOL_NAME = 'test-org/test-pool';
+
+export interface MountedPoolOptions {
+  /** Images, with their content. */
+  readonly files: readonly FakeFile[];
+  readonly tasks: TaskMap;
+  /** Further words of `tmaxfs mount`. */
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly hub?: Omit<FakeHubOptions, 'repositories'>;
+  /** An ordinary user mounts, by fusermount3. */
+  readonly uid?: number;
+  /** Reuses the cache of an earlier mount. */
+  readonly cacheDirectory?: string;
+}
+
+export class MountedPool {
+  private constructor(
+    readonly hub: FakeHub,
+    readonly folder: string,
+    readonly mountpoint: string,
+    readonly cacheDirectory: string,
+    readonly logFile: string,
+    readonly options: MountedPoolOptions,
+  ) {}
+
+  /** Serves and mounts; taken down with the test. */
+  static async start(t: ExecutionContext, options: MountedPoolOptions): Promise<MountedPool> {
+    const pool = await MountedPool.prepare(t, options);
+    await pool.mount();
+    return pool;
+  }
+
+  /** Serves, with everything ready to mount. */
+  static async prepare(t: ExecutionContext, options: MountedPoolOptions): Promise<MountedPool> {
+    const repository: FakeRepository = repositoryOf(POOL_NAME, [taskMapFile(options.tasks), ...options.files]);
+    const hub = await FakeHub.start({ repositories: [repository], ...options.hub });
+    const folder = temporaryFolder(t);
+    // Whoever opens images below it must be able to enter it.
+    chmodSync(folder, 0o755);
+    const mountpoint = join(folder, 'tmax');
+    mkdirSync(mountpoint);
+    if (options.uid !== undefined) {
+      for (const path of [folder, mountpoint]) await execa('chown', [String(options.uid), path]);
+    }
+    const cacheDirectory = options.cacheDirectory ?? join(folder, 'cache');
+    const pool = new MountedPool(hub, folder, mountpoint, cacheDirectory, join(folder, 'log'), options);
+    t.teardown(async () => {
+      await pool.tmaxfs(['unmount', mountpoint, '--lazy']);
+      await hub.close();
+    });
+    return pool;
+  }
+
+  /** Runs `tmaxfs mount`, which returns when the tree is readable. Throws with its output where that fails. */
+  async mount(): Promise<void> {
+    const { exitCode, stderr } = await this.tryMount();
+    if (exitCode !== 0) throw new Error(`tmaxfs mount failed: ${stderr}`);
+  }
+
+  tryMount(): Promise<CommandResult> {
+    const { cacheDirectory, logFile, mountpoint } = this;
+    const args = ['--repo', POOL_NAME, '--cache-dir', cacheDirectory, '--log-file', logFile, '--log-level', 'debug'];
+    return this.tmaxfs(['mount', mountpoint, ...args, ...(this.options.args ?? [])]);
+  }
+
+  /** Runs the real command; its exit code is for the caller to judge. */
+  tmaxfs(args: readonly string[]): Promise<CommandResult> {
+    return resultOf(
+      execa(process.execPath, [packagePath('bin', 'tmaxfs.js'), ...args], {
+        env: {
+          PATH: process.env['PATH'] ?? '',
+          HOME: this.folder,
+          XDG_RUNTIME_DIR: this.folder,
+          HF_ENDPOINT: this.hub.endpoint,
+          ...this.options.env,
+        },
+        extendEnv: false,
+        reject: false,
+        timeout: COMMAND_TIMEOUT_MS,
+        ...this.#user(),
+      }),
+    );
+  }
+
+  /** Runs a command of the system, as the user who mounted. */
+  run(file: string, args: readonly string[]): Promise<CommandResult> {
+    return resultOf(execa(file, [...args], { reject: false, timeout: COMMAND_TIMEOUT_MS, ...this.#user() }));
+  }
+
+  async status(): Promise<Status> {
+    const { stdout } = await this.tmaxfs(['status', this.mountpoint, '--json']);
+    return JSON.parse(stdout) as Status;
+  }
+
+  /** Lines of the daemon's log, parsed. */
+  log(): Record<string, unknown>[] {
+    const lines = readFileSync(this.logFile, 'utf8').split('\n').filter(Boolean);
+    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  }
+
+  path(...segments: string[]): string {
+    return join(this.mountpoint, ...segments);
+  }
+
+  #user(): { uid?: number; gid?: number } {
+    const { uid } = this.options;
+    return uid === undefined ? {} : { uid, gid: uid };
+  }
+}
