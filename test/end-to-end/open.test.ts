@@ -31,7 +31,7 @@ async function isServedAs(t: ExecutionContext, pool: MountedPool, path: string, 
   return exitCode === 0;
 }
 
-test('every served file is byte for byte its original, cold and warm', async (t) => {
+test.serial('every served file is byte for byte its original, cold and warm', async (t) => {
   const { files, tasks } = smallPool(12);
   const pool = await MountedPool.start(t, { files, tasks });
   for (const round of ['cold', 'warm']) {
@@ -46,7 +46,7 @@ test('every served file is byte for byte its original, cold and warm', async (t)
   );
 });
 
-test('each fetched blob is one log line with variant, task, blob, bytes, seconds and source', async (t) => {
+test.serial('each fetched blob is one log line with variant, task, blob, bytes, seconds and source', async (t) => {
   const { files, tasks } = smallPool(2);
   const pool = await MountedPool.start(t, { files, tasks });
   await pool.run('cat', [pool.path('v/t0.sif'), pool.path('v/t1.sif'), pool.path('v/t0.sif')]);
@@ -64,7 +64,7 @@ test('each fetched blob is one log line with variant, task, blob, bytes, seconds
   t.true(lines.every(({ seconds }) => typeof seconds === 'number'));
 });
 
-test('32 processes that open one cold image cause one fetch', async (t) => {
+test.serial('32 processes that open one cold image cause one fetch', async (t) => {
   const { files, tasks } = smallPool(1, 4_000_000);
   const pool = await MountedPool.start(t, { files, tasks });
   pool.hub.fault({ server: 'cdn', fault: { kind: 'slow', bytesPerSecond: 8_000_000 } });
@@ -80,7 +80,7 @@ const retryable: Record<string, Fault> = {
   'HTML with status 200': { kind: 'html' },
 };
 for (const [what, fault] of Object.entries(retryable)) {
-  test(`${what} once is mended by another try`, async (t) => {
+  test.serial(`${what} once is mended by another try`, async (t) => {
     const { files, tasks } = smallPool(1);
     const pool = await MountedPool.start(t, { files, tasks });
     const installed = pool.hub.fault({ server: 'cdn', fault });
@@ -89,26 +89,32 @@ for (const [what, fault] of Object.entries(retryable)) {
     t.deepEqual((await pool.status()).quarantine, []);
   });
 
-  test(`${what} every time is EBADMSG, never one readable byte, and log and status name the cause`, async (t) => {
-    const { files, tasks } = smallPool(1);
-    const pool = await MountedPool.start(t, { files, tasks });
-    const installed = pool.hub.fault({ server: 'cdn', fault, requests: 'every' });
-    await refused(t, pool);
-    t.true(installed.hits >= 2, 'it was tried again');
-  });
+  test.serial(
+    `${what} every time is EBADMSG, never one readable byte, and log and status name the cause`,
+    async (t) => {
+      const { files, tasks } = smallPool(1);
+      const pool = await MountedPool.start(t, { files, tasks });
+      const installed = pool.hub.fault({ server: 'cdn', fault, requests: 'every' });
+      await refused(t, pool);
+      t.true(installed.hits >= 2, 'it was tried again');
+    },
+  );
 }
 
-test('a zeroed superblock, published like that, is EBADMSG at once: never one readable byte, and log and status name the cause', async (t) => {
-  const image = tinyImage(1);
-  const start = image.indexOf('hsqs');
-  image.fill(0, start, start + 96);
-  const pool = await MountedPool.start(t, {
-    files: [fileOf('images/0.sif', image)],
-    tasks: { v: { t0: 'images/0.sif' } },
-  });
-  await refused(t, pool);
-  t.is(pool.hub.requests.about('images/0.sif', 'cdn').length, 1, 'another fetch could not mend it');
-});
+test.serial(
+  'a zeroed superblock, published like that, is EBADMSG at once: never one readable byte, and log and status name the cause',
+  async (t) => {
+    const image = tinyImage(1);
+    const start = image.indexOf('hsqs');
+    image.fill(0, start, start + 96);
+    const pool = await MountedPool.start(t, {
+      files: [fileOf('images/0.sif', image)],
+      tasks: { v: { t0: 'images/0.sif' } },
+    });
+    await refused(t, pool);
+    t.is(pool.hub.requests.about('images/0.sif', 'cdn').length, 1, 'another fetch could not mend it');
+  },
+);
 
 async function refused(t: ExecutionContext, pool: MountedPool): Promise<void> {
   for (const attempt of ['first', 'second']) {
@@ -131,42 +137,45 @@ async function refused(t: ExecutionContext, pool: MountedPool): Promise<void> {
   t.deepEqual(readdirSync(join(pool.cacheDirectory, 'blobs')), []);
 }
 
-test('kill -9 in the middle of a fetch, then a new mount on the same folder: it works, and no half file is served', async (t) => {
-  const { files, tasks } = smallPool(3, 3_000_000);
-  const pool = await MountedPool.start(t, { files, tasks });
-  await pool.run('cat', [pool.path('v/t1.sif')]);
-  const { pid } = await pool.status();
-  const stall = pool.hub.fault({
-    server: 'cdn',
-    path: 'images/0.sif',
-    fault: { kind: 'stall', afterBytes: 1_500_000 },
-    requests: 'every',
-  });
-  const reader = execa('cat', [pool.path('v/t0.sif')], { reject: false, encoding: 'buffer' });
-  await pool.hub.requests.waitFor(
-    ({ file, server, bytesSent }) => file === 'images/0.sif' && server === 'cdn' && bytesSent >= 1_500_000,
-  );
-  process.kill(pid, 'SIGKILL');
-  const cut = await reader;
-  t.not(cut.exitCode, 0);
-  t.is(cut.stdout.length, 0);
-  stall.remove();
+test.serial(
+  'kill -9 in the middle of a fetch, then a new mount on the same folder: it works, and no half file is served',
+  async (t) => {
+    const { files, tasks } = smallPool(3, 3_000_000);
+    const pool = await MountedPool.start(t, { files, tasks });
+    await pool.run('cat', [pool.path('v/t1.sif')]);
+    const { pid } = await pool.status();
+    const stall = pool.hub.fault({
+      server: 'cdn',
+      path: 'images/0.sif',
+      fault: { kind: 'stall', afterBytes: 1_500_000 },
+      requests: 'every',
+    });
+    const reader = execa('cat', [pool.path('v/t0.sif')], { reject: false, encoding: 'buffer' });
+    await pool.hub.requests.waitFor(
+      ({ file, server, bytesSent }) => file === 'images/0.sif' && server === 'cdn' && bytesSent >= 1_500_000,
+    );
+    process.kill(pid, 'SIGKILL');
+    const cut = await reader;
+    t.not(cut.exitCode, 0);
+    t.is(cut.stdout.length, 0);
+    stall.remove();
 
-  await pool.mount();
-  t.not((await pool.status()).pid, pid);
-  for (const [seed, file] of files.entries()) t.true(await isServedAs(t, pool, `v/t${seed}.sif`, contentOf(file)));
-  t.is(
-    pool.hub.requests.about('images/1.sif', 'cdn').length,
-    1,
-    'what was proven before the crash is not fetched again',
-  );
-  const [, resumed] = pool.hub.requests.about('images/0.sif', 'cdn');
-  t.regex(String(resumed?.headers.range), /^bytes=[1-9]/, 'what had arrived is not fetched again');
-});
+    await pool.mount();
+    t.not((await pool.status()).pid, pid);
+    for (const [seed, file] of files.entries()) t.true(await isServedAs(t, pool, `v/t${seed}.sif`, contentOf(file)));
+    t.is(
+      pool.hub.requests.about('images/1.sif', 'cdn').length,
+      1,
+      'what was proven before the crash is not fetched again',
+    );
+    const [, resumed] = pool.hub.requests.about('images/0.sif', 'cdn');
+    t.regex(String(resumed?.headers.range), /^bytes=[1-9]/, 'what had arrived is not fetched again');
+  },
+);
 
-test('the token goes to the Hub alone', async (t) => {
+test.serial('the token goes to the Hub alone', async (t) => {
   const { files, tasks } = smallPool(1);
-  const pool = await MountedPool.start(t, { files, tasks, env: { HF_TOKEN: 'hf_secret' } });
+  const pool = await MountedPool.start(t, { files, tasks, env: { HF_TOKEN: 'hf_secret' }, readers: ['hf_secret'] });
   t.true(await isServedAs(t, pool, 'v/t0.sif', contentOf(files[0])));
   const withToken = pool.hub.requests.filter(({ headers }) => headers.authorization !== undefined);
   t.true(withToken.length > 0);
@@ -174,7 +183,7 @@ test('the token goes to the Hub alone', async (t) => {
   t.false(readFileSync(pool.logFile, 'utf8').includes('hf_secret'));
 });
 
-test('the mount can’t be written to in any way', async (t) => {
+test.serial('the mount can’t be written to in any way', async (t) => {
   const { files, tasks } = smallPool(1);
   const pool = await MountedPool.start(t, { files, tasks });
   const target = pool.path('v/t0.sif');
@@ -194,7 +203,7 @@ test('the mount can’t be written to in any way', async (t) => {
   }
 });
 
-test('open files outlive an unmount and the daemon', async (t) => {
+test.serial('open files outlive an unmount and the daemon', async (t) => {
   const { files, tasks } = smallPool(1);
   const pool = await MountedPool.start(t, { files, tasks });
   const content = contentOf(files[0]);
@@ -218,6 +227,7 @@ test('open files outlive an unmount and the daemon', async (t) => {
     while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setTimeout(resolve, 20));
   }
   reader.stdin.end('go');
-  const { stdout } = await reader;
+  const { stdout, stderr } = await reader;
+  t.log(Buffer.from(stderr).toString());
   t.true(Buffer.from(stdout).subarray('open\n'.length).equals(content));
 });

@@ -30,6 +30,8 @@ export interface MountedPoolOptions {
   readonly hub?: Omit<FakeHubOptions, 'repositories'>;
   /** An ordinary user mounts, by fusermount3. */
   readonly uid?: number;
+  /** Tokens that the Hub knows. */
+  readonly readers?: readonly string[];
   /** Reuses the cache of an earlier mount. */
   readonly cacheDirectory?: string;
 }
@@ -53,7 +55,9 @@ export class MountedPool {
 
   /** Serves, with everything ready to mount. */
   static async prepare(t: ExecutionContext, options: MountedPoolOptions): Promise<MountedPool> {
-    const repository: FakeRepository = repositoryOf(POOL_NAME, [taskMapFile(options.tasks), ...options.files]);
+    const repository: FakeRepository = repositoryOf(POOL_NAME, [taskMapFile(options.tasks), ...options.files], {
+      ...(options.readers === undefined ? {} : { readers: options.readers }),
+    });
     const hub = await FakeHub.start({ repositories: [repository], ...options.hub });
     const folder = temporaryFolder(t);
     // Whoever opens images below it must be able to enter it.
