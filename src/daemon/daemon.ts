@@ -13,6 +13,7 @@ import { messageOf, TmaxError } from '../errors.js';
 import { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import { buildTree, type Tree } from '../filesystem/tree.js';
 import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
+import { prepareMountpoint } from '../fuse/mounts.js';
 import { HubClient } from '../sources/hub-client.js';
 import { HubSource } from '../sources/hub-source.js';
 import type { Source } from '../sources/source.js';
@@ -133,6 +134,8 @@ async function startDaemon(
 ): Promise<Daemon> {
   const startedAt = new Date();
   logSettings(settings, log);
+  // What is wrong here is said before the network is asked; it is checked again right before mounting.
+  await prepareMountpoint(settings.mountpoint, log);
   const store = await BlobStore.open(settings.cacheDirectory);
   const space = await DiskSpace.start(store, settings);
   closers.add(() => space.close());

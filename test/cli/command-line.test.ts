@@ -1,0 +1,116 @@
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'ava';
+import { execa } from 'execa';
+import { type CommandResult, resultOf } from '../support/command.js';
+import { packagePath } from '../support/paths.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+function tmaxfs(args: readonly string[], env: Record<string, string> = {}): Promise<CommandResult> {
+  return resultOf(
+    execa(process.execPath, [packagePath('bin', 'tmaxfs.js'), ...args], {
+      env: { PATH: process.env['PATH'] ?? '', ...env },
+      extendEnv: false,
+      reject: false,
+      timeout: 60_000,
+    }),
+  );
+}
+
+test('--help names every command and exits with 0', async (t) => {
+  const { exitCode, stdout } = await tmaxfs(['--help']);
+  t.is(exitCode, 0);
+  for (const command of ['mount', 'unmount', 'status', 'coverage', 'demo']) {
+    t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
+  }
+});
+
+test('mount --help names every option of the contract with its default', async (t) => {
+  const { exitCode, stdout } = await tmaxfs(['mount', '--help'], { COLUMNS: '200' });
+  t.is(exitCode, 0);
+  const words = stdout.replaceAll(/\s+/g, ' ');
+  for (const [option, fallback] of [
+    ['--repo', 'wAI-org/tmax-image-pool'],
+    ['--revision', 'main'],
+    ['--cache-dir', 'XDG_CACHE_HOME'],
+    ['--cache-size', '200G'],
+    ['--reserve-free', '5%'],
+    ['--verify', 'structure'],
+    ['--open-timeout', '540'],
+    ['--driver', 'auto'],
+    ['--allow-other', ''],
+    ['--uid', ''],
+    ['--gid', ''],
+    ['--offline', ''],
+    ['--foreground', ''],
+    ['--log-level', 'info'],
+  ] as const) {
+    const described = words.slice(words.indexOf(` ${option} `)).split(' --')[1] ?? '';
+    t.true(words.includes(` ${option} `), option);
+    t.true(described.includes(fallback), `${option}: ${described}`);
+  }
+});
+
+for (const args of [
+  ['nonsense'],
+  ['mount'],
+  ['mount', '/x', '--nonsense'],
+  ['mount', '/x', '--verify', 'maybe'],
+  ['mount', '/x', '--repo', 'no-slash'],
+  ['mount', '/x', '--cache-size', 'much'],
+  ['unmount'],
+]) {
+  test(`wrong usage exits with 2 and says what was expected: ${args.join(' ')}`, async (t) => {
+    const { exitCode, stderr } = await tmaxfs(args);
+    t.is(exitCode, 2);
+    t.true(stderr.length > 20, stderr);
+  });
+}
+
+for (const [what, prepare, words] of [
+  ['that is not there', () => undefined, /does not exist/],
+  ['that is a file', (path: string) => writeFileSync(path, ''), /not a directory/],
+  [
+    'that is not empty',
+    (path: string) => {
+      mkdirSync(path);
+      writeFileSync(join(path, 'x'), '');
+    },
+    /not empty/,
+  ],
+] as const) {
+  test(`a mount point ${what} is refused with exit code 1 before the network is asked`, async (t) => {
+    const folder = temporaryFolder(t);
+    const path = join(folder, 'tmax');
+    prepare(path);
+    // Nothing listens there; asking it would fail with other words.
+    const env = { HOME: folder, XDG_RUNTIME_DIR: folder, HF_ENDPOINT: 'http://127.0.0.1:9' };
+    const { exitCode, stderr } = await tmaxfs(['mount', path, '--log-file', join(folder, 'log')], env);
+    t.is(exitCode, 1);
+    t.regex(stderr, words);
+  });
+}
+
+for (const command of ['status', 'coverage']) {
+  test(`${command} of a folder that is no mount exits with 1 and says how to start one`, async (t) => {
+    const { exitCode, stderr } = await tmaxfs([command, temporaryFolder(t)]);
+    t.is(exitCode, 1);
+    t.regex(stderr, /no tmaxfs daemon.*tmaxfs mount/);
+  });
+}
+
+test('unmount touches nothing that is not tmaxfs', async (t) => {
+  const { exitCode, stderr } = await tmaxfs(['unmount', '/proc', '--lazy']);
+  t.is(exitCode, 1);
+  t.regex(stderr, /no tmaxfs is mounted/);
+  t.true(existsSync('/proc/self'));
+});
+
+test('an environment twin sets its option, and a flag wins over it', async (t) => {
+  const folder = temporaryFolder(t);
+  const byTwin = await tmaxfs(['mount', folder], { TMAXFS_VERIFY: 'maybe' });
+  t.is(byTwin.exitCode, 2);
+  t.regex(byTwin.stderr, /maybe/);
+  const byFlag = await tmaxfs(['mount', folder, '--repo', 'still-wrong'], { TMAXFS_REPO: 'also-wrong' });
+  t.regex(byFlag.stderr, /still-wrong/);
+});
