@@ -1,0 +1,69 @@
+/** A booted systemd of its own, with this package's units in it; shares the network and the kernel with this machine. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ExecutionContext } from 'ava';
+import { execa } from 'execa';
+import { type CommandResult, resultOf } from './command.js';
+import { packagePath, packageRoot } from './paths.js';
+
+const TREE = process.env['SYSTEMD_ROOT'] ?? '/var/cache/tmaxfs-systemd-root';
+const BOOT_TIMEOUT_MS = 60_000;
+const COMMAND_TIMEOUT_MS = 90_000;
+const POLL_MS = 100;
+
+/** Whether the tree has been built. Tests that need it are skipped where not, and `.ci/run` takes that for a failure. */
+export const hasSystemd = existsSync(`${TREE}/.tmaxfs-complete`);
+
+export interface BootedSystem {
+  /** Runs a shell script inside, as root. */
+  run(script: string): Promise<CommandResult>;
+}
+
+/** Boots the tree, unchanged by what happens in it; powered off with the test. Throws where it does not come up. */
+export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
+  const container = execa(
+    'systemd-nspawn',
+    [
+      ...['--quiet', '--boot', '--directory', TREE, '--register=no', '--keep-unit', '--capability=all'],
+      // Changes live in memory and end with the container.
+      '--volatile=overlay',
+      '--bind=/dev/fuse',
+      `--bind-ro=${packageRoot}:/opt/tmaxfs`,
+      `--bind-ro=${packagePath('systemd', 'tmaxfs@.service')}:/etc/systemd/system/tmaxfs@.service`,
+    ],
+    { reject: false, stdin: 'ignore', cleanup: true },
+  );
+  let leader: number | undefined;
+  const run = (script: string) =>
+    resultOf(
+      execa('nsenter', ['--target', String(leader), '--all', '/bin/sh', '-c', script], {
+        reject: false,
+        timeout: COMMAND_TIMEOUT_MS,
+      }),
+    );
+  t.teardown(async () => {
+    if (leader !== undefined) await run('systemctl poweroff');
+    else container.kill();
+    await container;
+  });
+  const deadlineMs = Date.now() + BOOT_TIMEOUT_MS;
+  while (Date.now() < deadlineMs) {
+    leader ??= firstChild(container.pid);
+    const state = leader === undefined ? '' : (await run('systemctl is-system-running')).stdout;
+    // Degraded: a container can't load kernel modules.
+    if (state === 'running' || state === 'degraded') return { run };
+    await delay(POLL_MS);
+  }
+  throw new Error(`systemd did not come up within ${BOOT_TIMEOUT_MS / 1000} s`);
+}
+
+function firstChild(pid: number | undefined): number | undefined {
+  try {
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
+    return children[0] === '' ? undefined : Number(children[0]);
+  } catch {
+    // The container has not forked yet.
+    return undefined;
+  }
+}
