@@ -24,13 +24,8 @@ export class Pace {
   /** Lets pending events happen. Errors: EINTR aborted. */
   async turn(): Promise<void> {
     await setImmediate();
-    this.check();
-    this.#lastTurnMs = performance.now();
-  }
-
-  /** Errors: EINTR aborted. */
-  check(): void {
     if (this.#signal?.aborted === true) throw interrupted();
+    this.#lastTurnMs = performance.now();
   }
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { ImageFile } from './image-file.js';
-import { Pace } from './pace.js';
+import { interrupted, Pace } from './pace.js';
 import { finding, Refusal } from './refusal.js';
 import { proveSif } from './sif.js';
 import { proveData } from './squashfs/data.js';
@@ -42,11 +42,10 @@ export async function verifyImage(
   level: VerifyLevel,
   options: VerifyOptions = {},
 ): Promise<Verdict> {
-  const pace = new Pace(options.signal);
-  pace.check();
+  if (options.signal?.aborted === true) throw interrupted();
   const image = ImageFile.open(path);
   try {
-    return await new Proof(image, pace).run(expectation, level);
+    return await new Proof(image, options.signal).run(expectation, level);
   } finally {
     image.close();
   }
@@ -54,13 +53,15 @@ export async function verifyImage(
 
 class Proof {
   readonly #image: ImageFile;
+  readonly #signal: AbortSignal | undefined;
   readonly #pace: Pace;
   /** The depth that is being proven, for the verdict if it fails. */
   #reached: VerifyLevel = 'header';
 
-  constructor(image: ImageFile, pace: Pace) {
+  constructor(image: ImageFile, signal: AbortSignal | undefined) {
     this.#image = image;
-    this.#pace = pace;
+    this.#signal = signal;
+    this.#pace = new Pace(signal);
   }
 
   async run(expectation: Expectation, level: VerifyLevel): Promise<Verdict> {
@@ -70,8 +71,8 @@ class Proof {
       const sif = proveSif(this.#image);
       const superblock = proveSuperblock(this.#image, sif.partition);
       const layout = readLayout(this.#image, superblock);
-      if (level !== 'header') await this.#contents(layout, level);
       const warnings = [...sif.warnings, ...superblock.warnings];
+      if (level !== 'header') warnings.push(...(await this.#contents(layout, level)));
       return { outcome: 'valid', level, architecture: sif.architecture, warnings };
     } catch (error) {
       if (error instanceof Refusal) return { outcome: error.outcome, level: this.#reached, finding: error.finding };
@@ -79,14 +80,20 @@ class Proof {
     }
   }
 
-  async #contents(layout: Layout, level: VerifyLevel): Promise<void> {
+  /** Everything behind the superblock; answers with warnings. */
+  async #contents(layout: Layout, level: VerifyLevel): Promise<Finding[]> {
     this.#reached = 'structure';
     const { blockSizeBytes, compressor } = layout.superblock;
     const decompress = await openDecompressor(compressor);
     const extents = await proveStructure(this.#image, layout, decompress, this.#pace);
-    if (level === 'structure') return;
+    if (level === 'structure') return [];
     this.#reached = 'deep';
     await proveData(this.#image, extents, decompress, blockSizeBytes, this.#pace);
+    if (level === 'deep') return [];
+    this.#reached = 'inspect';
+    // Loaded here, since it is rarely asked for and takes longer to load than an image to prove.
+    const { inspectImage } = await import('./inspect.js');
+    return await inspectImage(this.#image.path, { signal: this.#signal });
   }
 
   async #identity(expectation: Expectation): Promise<Finding | undefined> {

@@ -52,7 +52,6 @@ export class DirectoryProof {
   /** Proves all listings against the inodes. Throws a `Refusal`; errors: EIO, EINTR. */
   async run(pace: Pace): Promise<void> {
     const starts = new BlockStarts();
-    // A table without a single entry may be empty.
     for (const block of blocksOf(this.#listings)) {
       starts.add(block);
       if (pace.due) await pace.turn();
