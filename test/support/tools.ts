@@ -59,7 +59,8 @@ export function treeByKernel(image: string, offset: number, sizeBytes: number): 
       execFileSync('umount', [mountpoint]);
     }
   } finally {
-    rmSync(work, { recursive: true });
+    // The kernel may hold on to a mountpoint for a moment after it was unmounted.
+    rmSync(work, { recursive: true, maxRetries: 10 });
   }
 }
 
