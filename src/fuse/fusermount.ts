@@ -85,11 +85,7 @@ async function run(program: string, args: readonly string[], socket: number | un
 function mountRefused(mountpoint: string, complaint: string): TmaxError {
   const message = `can't mount on ${mountpoint}: ${complaint}`;
   if (complaint.includes('user_allow_other')) {
-    return new TmaxError(
-      'EPERM',
-      `${message}. Add the line "user_allow_other" to /etc/fuse.conf (root must), or mount without --allow-other`,
-      { source: 'kernel' },
-    );
+    return new TmaxError('EPERM', `${message}. ${ALLOW_OTHER_REMEDY}`, { source: 'kernel' });
   }
   if (/\/dev\/fuse|device not found|modprobe/.test(complaint)) {
     const errno = complaint.includes('Permission denied') ? 'EACCES' : 'ENOENT';
@@ -98,11 +94,15 @@ function mountRefused(mountpoint: string, complaint: string): TmaxError {
   return new TmaxError('EPERM', message, { source: 'kernel' });
 }
 
+/** What to do where an ordinary user may not mount for others. */
+export const ALLOW_OTHER_REMEDY =
+  'Add the line "user_allow_other" to /etc/fuse.conf (root must), or mount without --allow-other';
+
 /** What to do where /dev/fuse is missing or closed to us. */
 export const DEVICE_REMEDY =
   'Load the kernel module (modprobe fuse), in a container pass the device in (--device /dev/fuse), and let every user open it (chmod 666 /dev/fuse, as udev does)';
 
 /** Options are separated by commas; libfuse and fusermount take a backslash before one that belongs to the value. */
-function escapeOption(option: string): string {
+export function escapeOption(option: string): string {
   return option.replace(/[\\,]/g, '\\$&');
 }

@@ -4,7 +4,7 @@ import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { topMountAt } from '../../src/fuse/mount-table.js';
-import { eventually, MountServer, type ServerError } from './mount-client.js';
+import { eventually, MountServer, type ServerError, type User } from './mount-client.js';
 import { type MountFixture, type MountVariant, mountedFixture, passesThrough } from './mount-fixture.js';
 import { pythonValue, RunningPython, timed } from './mount-user.js';
 
@@ -35,27 +35,28 @@ for line in sys.stdin:
     except OSError as error:
         out(errno.errorcode[error.errno])`;
 
+/** A program that waits in an open of the slow file. */
+async function waiting(
+  t: ExecutionContext,
+  user: User,
+  { server, mountpoint }: MountFixture,
+  script = OPENS,
+): Promise<RunningPython> {
+  const before = (await server.state()).statistics.waitingOpens;
+  const program = new RunningPython(t.teardown, user, script, join(mountpoint, 'easy/slow.sif'));
+  await program.report();
+  await server.until('the open waits', (state) => state.statistics.waitingOpens > before);
+  return program;
+}
+
 /** Defines the tests that need a driver which can end an open before its file is ready. */
 export function testInterrupting(variant: MountVariant): void {
   const { user } = variant;
 
-  /** A program that waits in an open of the slow file. */
-  async function waiting(
-    t: ExecutionContext,
-    { server, mountpoint }: MountFixture,
-    script = OPENS,
-  ): Promise<RunningPython> {
-    const before = (await server.state()).statistics.waitingOpens;
-    const program = new RunningPython(t.teardown, user, script, join(mountpoint, 'easy/slow.sif'));
-    await program.report();
-    await server.until('the open waits', (state) => state.statistics.waitingOpens > before);
-    return program;
-  }
-
   test('an open whose caller is killed ends within a second, and the others go on waiting for the same file', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
-    const victim = await waiting(t, fixture);
-    const other = await waiting(t, fixture);
+    const victim = await waiting(t, user, fixture);
+    const other = await waiting(t, user, fixture);
     victim.signal('SIGKILL');
     t.true((await timed(victim.exit())) < RELEASE_LIMIT_MS);
     const state = await fixture.server.until('one wait has ended', ({ statistics }) => statistics.waitingOpens === 1);
@@ -72,6 +73,7 @@ export function testInterrupting(variant: MountVariant): void {
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(
       t,
+      user,
       fixture,
       `
 import ctypes
@@ -89,7 +91,7 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
   for (const name of ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const) {
     test(`an open whose caller gets ${name} ends within a second`, async (t) => {
       const fixture = await mountedFixture(t.teardown, variant);
-      const program = await waiting(t, fixture, `signal.signal(signal.${name}, signal.SIG_DFL)${OPENS}`);
+      const program = await waiting(t, user, fixture, `signal.signal(signal.${name}, signal.SIG_DFL)${OPENS}`);
       program.signal(name);
       t.true((await timed(program.exit())) < RELEASE_LIMIT_MS);
       t.is((await program.exit()).signal, name);
@@ -100,6 +102,7 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(
       t,
+      user,
       fixture,
       `for name in ('SIGURG', 'SIGCHLD'): signal.signal(getattr(signal, name), lambda *_: None)${OPENS}`,
     );
@@ -119,7 +122,7 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
 
   test('an ignored signal ends no open', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
-    const program = await waiting(t, fixture, `signal.signal(signal.SIGTERM, signal.SIG_IGN)${OPENS}`);
+    const program = await waiting(t, user, fixture, `signal.signal(signal.SIGTERM, signal.SIG_IGN)${OPENS}`);
     program.signal('SIGTERM');
     await fixture.server.finish();
     t.is(await program.report(), 5);
@@ -138,18 +141,9 @@ out('opening')`;
     await fixture.server.until('no wait is left', ({ fileSystem }) => fileSystem.waitingOpens === 0);
   });
 
-  test('a lazy unmount ends the opens that wait, with ENOTCONN', async (t) => {
-    const fixture = await mountedFixture(t.teardown, variant);
-    const program = await waiting(t, fixture);
-    const unmounted = fixture.server.unmount({ lazy: true });
-    t.is(await program.report(), 'ENOTCONN');
-    program.tell('end');
-    t.true((await unmounted).ended);
-  });
-
   test('an unmount names the opens that wait', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
-    const program = await waiting(t, fixture);
+    const program = await waiting(t, user, fixture);
     const error = await t.throwsAsync<ServerError>(fixture.server.unmount({ lazy: false }));
     t.is(error.errno, 'EBUSY');
     t.true(error.message.includes(String(program.pid)), error.message);
@@ -185,6 +179,15 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.deepEqual(await pythonValue(user, 'out(sorted(os.listdir(args[0])))', fixture.mountpoint), ['easy', 'hard']);
     await fixture.server.finish();
     t.is((await waiters.exit()).code, 0);
+  });
+
+  test('a lazy unmount ends the opens that wait, with ENOTCONN', async (t) => {
+    const fixture = await mountedFixture(t.teardown, variant);
+    const program = await waiting(t, user, fixture);
+    const unmounted = fixture.server.unmount({ lazy: true });
+    t.is(await program.report(), 'ENOTCONN');
+    program.tell('end');
+    t.true((await unmounted).ended);
   });
 
   test('an unmount with nothing open ends the mount and leaves nothing behind', async (t) => {

@@ -1,19 +1,14 @@
 /** The kernel driver: mounts, speaks the FUSE protocol on /dev/fuse, unmounts. */
 
 import { writeFile } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { TmaxError } from '../../errors.js';
 import type { FileSystem } from '../../filesystem/contract.js';
 import type { DriverStatistics, MountHandle, MountOptions } from '../mount-handle.js';
 import { topMountAt } from '../mount-table.js';
-import { unmount } from '../unmount.js';
-import { abortConnection } from './abort.js';
+import { takeAway } from '../take-away.js';
 import { attach } from './attach.js';
 import { Connection } from './connection.js';
 
-/** How long the reading threads may take to end once the connection has been aborted. */
-const ABORT_LIMIT_MS = 5000;
 /** Readahead of relayed reads; the kernel's default of 128 KiB would make sequential reads small. Only root may set it. */
 const READ_AHEAD_KIB = 1024;
 
@@ -46,7 +41,6 @@ class KernelMount implements MountHandle {
   readonly ended: Promise<void>;
   readonly #connection: Connection;
   readonly #mountpoint: string;
-  /** "major:minor" of the mounted file system; the minor number is that of the FUSE connection. */
   readonly #deviceNumber: string | undefined;
   readonly #log: Logger;
 
@@ -73,53 +67,24 @@ class KernelMount implements MountHandle {
     };
   }
 
-  async unmount(options: { readonly lazy: boolean; readonly drainTimeoutMs: number }): Promise<void> {
-    const mounted = topMountAt(this.#mountpoint);
-    if (mounted !== undefined && mounted.device === this.#deviceNumber) {
-      const knownHolders = this.#connection.session.waitingCallers.map(({ pid }) => ({
-        pid,
-        command: 'waiting',
-        holds: 'an open that is not answered yet',
-      }));
-      await unmount(this.#mountpoint, { lazy: options.lazy, knownHolders });
-    }
-    this.#connection.session.abandonWaitingOpens();
-    if (await this.#endsWithin(options.drainTimeoutMs)) return;
-    await this.#abort();
-    if (await this.#endsWithin(ABORT_LIMIT_MS)) return;
-    throw stuck(this.#mountpoint, undefined);
-  }
-
-  /** Files are still open, on the detached mount or in another mount namespace. */
-  async #abort(): Promise<void> {
-    this.#log.warn(
-      { mountpoint: this.#mountpoint },
-      'files are still open on the mount that was taken away: ending it',
+  unmount(options: { readonly lazy: boolean; readonly drainTimeoutMs: number }): Promise<void> {
+    const { session } = this.#connection;
+    return takeAway(
+      {
+        mountpoint: this.#mountpoint,
+        deviceNumber: this.#deviceNumber,
+        ended: this.ended,
+        waitingHolders: session.waitingCallers.map(({ pid }) => ({
+          pid,
+          command: 'waiting',
+          holds: 'an unanswered open',
+        })),
+        abandonWaitingOpens: () => session.abandonWaitingOpens(),
+        log: this.#log,
+      },
+      options,
     );
-    try {
-      await abortConnection(this.#deviceNumber?.split(':')[1] ?? '');
-    } catch (error) {
-      throw stuck(this.#mountpoint, error);
-    }
   }
-
-  async #endsWithin(limitMs: number): Promise<boolean> {
-    const given = new AbortController();
-    const limit = delay(limitMs, false, { signal: given.signal }).catch(() => false);
-    try {
-      return await Promise.race([this.ended.then(() => true), limit]);
-    } finally {
-      given.abort();
-    }
-  }
-}
-
-function stuck(mountpoint: string, cause: unknown): TmaxError {
-  return new TmaxError(
-    'EBUSY',
-    `the mount on ${mountpoint} is gone from the tree, but files on it are open and this user can't end the connection (is /sys/fs/fuse/connections mounted?); it ends with this process`,
-    { cause, source: 'kernel', level: 'error' },
-  );
 }
 
 async function raiseReadAhead(deviceNumber: string | undefined, log: Logger): Promise<void> {

@@ -8,8 +8,8 @@
 import { mkdtemp, rmdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemErrorCode } from '../../errors.js';
-import { mount, unmount } from '../../libc.js';
+import { systemErrorCode } from '../errors.js';
+import { mount, unmount } from '../libc.js';
 
 const CONTROL_DIRECTORY = '/sys/fs/fuse/connections';
 const CONTROL_TYPE = 'fusectl';

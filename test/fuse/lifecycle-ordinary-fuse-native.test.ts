@@ -1,0 +1,4 @@
+import { testLifecycle } from '../support/conformance-lifecycle.js';
+
+// Interrupts are what this driver can't do: see src/fuse/native/native-mount.ts.
+testLifecycle({ user: 'ordinary', driver: 'fuse-native', passthrough: 'off' });

@@ -1,0 +1,3 @@
+import { testReading } from '../support/conformance-reading.js';
+
+testReading({ user: 'root', driver: 'fuse-native', passthrough: 'off' });
