@@ -11,8 +11,13 @@ import type { Verdict, VerifyLevel } from './verdict.js';
 import type { Expectation, VerifyOptions } from './verify.js';
 import type { VerifyAnswer, VerifyTask } from './worker.js';
 
+/** Raised when a defect in the proof is mended: blobs that an older one let pass are proven again. */
+export const VERIFIER_VERSION = 1;
+
 /** How long a thread without work is kept. */
 const IDLE_THREAD_MS = 10_000;
+/** How long an aborted thread may take to put down its work before it is ended. */
+const CLOSE_TIMEOUT_MS = 2_000;
 /** How many images may wait for a thread; more are refused with EBUSY. */
 const MAX_QUEUED_IMAGES = 4096;
 /** Heap of one thread; the tables of the largest image that is proven take less than half of it. */
@@ -41,6 +46,10 @@ export class Verifier {
   ): Promise<Verdict> {
     if (this.#closed || options.signal?.aborted === true) throw interrupted();
     const pool = this.#startedPool();
+    if (pool.queueSize >= MAX_QUEUED_IMAGES) {
+      const message = `${MAX_QUEUED_IMAGES} images wait to be verified already; open fewer at a time`;
+      throw new TmaxError('EBUSY', message, { source: 'verify' });
+    }
     const aborted = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     let abort = (): void => {};
     const interruption = new Promise<never>((_, reject) => {
@@ -57,7 +66,7 @@ export class Verifier {
       if (answer.kind === 'verdict') return answer.verdict;
       throw new TmaxError(answer.errno, answer.message, { source: 'verify', level: answer.level });
     } catch (error) {
-      throw this.#translated(error, pool);
+      throw this.#closed ? interrupted() : toTmaxError(error, 'verify');
     } finally {
       this.#aborts.delete(abort);
       options.signal?.removeEventListener('abort', abort);
@@ -68,7 +77,7 @@ export class Verifier {
   async close(): Promise<void> {
     this.#closed = true;
     for (const abort of this.#aborts) abort();
-    await this.#pool?.destroy();
+    await this.#pool?.close({ force: true });
   }
 
   #startedPool(): Piscina<VerifyTask, VerifyAnswer> {
@@ -76,23 +85,13 @@ export class Verifier {
       filename: fileURLToPath(new URL('./worker.js', import.meta.url)),
       minThreads: 0,
       maxThreads: this.#threads,
-      maxQueue: MAX_QUEUED_IMAGES,
       idleTimeout: IDLE_THREAD_MS,
+      closeTimeout: CLOSE_TIMEOUT_MS,
       resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB },
       // An idle thread waits in its event loop, where it can be ended, and not in Atomics.wait.
       atomics: 'disabled',
       recordTiming: false,
     });
     return this.#pool;
-  }
-
-  #translated(error: unknown, pool: Piscina<VerifyTask, VerifyAnswer>): TmaxError {
-    if (error instanceof TmaxError) return error;
-    if (this.#closed) return interrupted();
-    if (pool.queueSize >= MAX_QUEUED_IMAGES) {
-      const message = `${MAX_QUEUED_IMAGES} images wait to be verified already; open fewer at a time`;
-      return new TmaxError('EBUSY', message, { cause: error, source: 'verify' });
-    }
-    return toTmaxError(error, 'verify');
   }
 }

@@ -15,9 +15,6 @@ import { proveStructure } from './squashfs/structure.js';
 import { proveSuperblock } from './squashfs/superblock.js';
 import type { Finding, Verdict, VerifyLevel } from './verdict.js';
 
-/** Raised when a defect in the proof is mended: blobs that an older one let pass are proven again. */
-export const VERIFIER_VERSION = 1;
-
 /** What the listing says about the image. */
 export interface Expectation {
   readonly sizeBytes: number;

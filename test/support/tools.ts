@@ -56,11 +56,11 @@ export function treeByKernel(image: string, offset: number, sizeBytes: number): 
     try {
       return treeOfFolder(mountpoint);
     } finally {
-      execFileSync('umount', [mountpoint]);
+      // Lazily: a process that another thread is starting may hold one of our descriptors until it executes.
+      execFileSync('umount', ['--lazy', mountpoint]);
     }
   } finally {
-    // The kernel may hold on to a mountpoint for a moment after it was unmounted.
-    rmSync(work, { recursive: true, maxRetries: 10 });
+    rmSync(work, { recursive: true });
   }
 }
 

@@ -1,19 +1,20 @@
 /** The pool of threads in which images are proven. */
 
+import { truncateSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import test from 'ava';
 import { TmaxError } from '../../src/errors.js';
 import { Verifier } from '../../src/verify/verifier.js';
 import { goodImage, goodImages, imageFile } from '../support/images.js';
-import { pseudorandomBytes, sha256Of, tinyImage } from '../support/sif-writer.js';
+import { sha256Of, tinyImage } from '../support/sif-writer.js';
 
-const LARGE_BYTES = 256 << 20;
+const LARGE_BYTES = 512 << 20;
 
-/** An expectation that keeps a thread busy for long: the digest of a large file is computed first. */
+/** Keeps a thread busy for about half a second: the digest of a large file (of zeros, that take no room) comes first. */
 function slowTask(): { path: string; sizeBytes: number; sha256: string } {
-  const chunk = pseudorandomBytes(1, 1 << 20);
-  const bytes = Buffer.alloc(LARGE_BYTES, chunk);
-  return { path: imageFile('large', bytes), sizeBytes: bytes.length, sha256: 'never' };
+  const path = imageFile('large', Buffer.alloc(0));
+  truncateSync(path, LARGE_BYTES);
+  return { path, sizeBytes: LARGE_BYTES, sha256: 'never' };
 }
 
 test.serial('no thread is started before the first image, and no more than were asked for', async (t) => {
@@ -33,7 +34,7 @@ test.serial('no thread is started before the first image, and no more than were 
   t.true(started >= 1 && started <= 2);
 });
 
-test('the main thread goes on with other things while an image is proven', async (t) => {
+test.serial('the main thread goes on with other things while an image is proven', async (t) => {
   const verifier = new Verifier({ threads: 1 });
   t.teardown(() => verifier.close());
   const { path, ...expectation } = slowTask();
@@ -50,7 +51,7 @@ test('the main thread goes on with other things while an image is proven', async
   t.true(turns > 100, `${turns} turns of the event loop`);
 });
 
-test('images are judged in threads as they are in the calling thread', async (t) => {
+test.serial('images are judged in threads as they are in the calling thread', async (t) => {
   const verifier = new Verifier({ threads: 2 });
   t.teardown(() => verifier.close());
   const verdicts = await Promise.all(
@@ -66,7 +67,7 @@ test('images are judged in threads as they are in the calling thread', async (t)
   t.like(bad, { outcome: 'invalid', finding: { code: 'sha256-mismatch' } });
 });
 
-test('an error of the local disk comes out of a thread as the error that it was', async (t) => {
+test.serial('an error of the local disk comes out of a thread as the error that it was', async (t) => {
   const verifier = new Verifier({ threads: 1 });
   t.teardown(() => verifier.close());
   const error = await t.throwsAsync(verifier.verify('/does/not/exist', { sizeBytes: 1, sha256: '' }, 'header'));
@@ -74,7 +75,7 @@ test('an error of the local disk comes out of a thread as the error that it was'
   t.like(error, { errno: 'EIO' });
 });
 
-test('an abort ends one verification and no other', async (t) => {
+test.serial('an abort ends one verification and no other', async (t) => {
   const verifier = new Verifier({ threads: 1 });
   t.teardown(() => verifier.close());
   const { path, ...expectation } = slowTask();
@@ -96,7 +97,23 @@ test('an abort ends one verification and no other', async (t) => {
   t.like(await third, { outcome: 'valid' });
 });
 
-test('closing ends what runs with EINTR, and a closed verifier takes nothing', async (t) => {
+test.serial('more images than the queue holds are refused with EBUSY', async (t) => {
+  const verifier = new Verifier({ threads: 1 });
+  const { path, ...expectation } = slowTask();
+  const outcomes = Array.from({ length: 4200 }, () =>
+    verifier.verify(path, expectation, 'header').then(
+      () => 'judged',
+      (error: unknown) => (error instanceof TmaxError ? error.errno : 'unknown'),
+    ),
+  );
+  await verifier.close();
+  const counts = new Map<string, number>();
+  for (const outcome of await Promise.all(outcomes)) counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+  t.deepEqual([...counts.keys()].sort(), ['EBUSY', 'EINTR']);
+  t.true((counts.get('EBUSY') ?? 0) >= 100);
+});
+
+test.serial('closing ends what runs with EINTR, and a closed verifier takes nothing', async (t) => {
   const verifier = new Verifier({ threads: 1 });
   const { path, ...expectation } = slowTask();
   const running = verifier.verify(path, expectation, 'header');

@@ -6,7 +6,7 @@
 import { inflateSync } from 'node:zlib';
 import { messageOf } from '../../errors.js';
 import { unsupported } from '../refusal.js';
-import type { Compressor } from './superblock.js';
+import type { Compressor } from './compressor-options.js';
 import { xzContentBytes } from './xz.js';
 
 /**

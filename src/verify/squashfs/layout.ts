@@ -147,8 +147,8 @@ function readIndex(image: ImageFile, baseOffset: number, claim: IndexClaim): Ind
   const blockCount = Math.ceil((entryCount * entryBytes) / METADATA_BYTES);
   const indexBytes = blockCount * INDEX_ENTRY_BYTES;
   if (start + indexBytes !== end) {
-    const found = `an index of ${end - start} bytes`;
-    throw refuse(start, found, `${indexBytes}, for ${entryCount} entries`);
+    const found = start > end ? `behind the next table at ${end}` : `an index of ${end - start} bytes`;
+    throw refuse(start, found, `an index of ${indexBytes}, for ${entryCount} entries`);
   }
   if (entryCount > claim.maxEntries) throw refuseAsTooLarge(start, name, entryCount, claim.maxEntries);
   const bytes = image.read(start, indexBytes);

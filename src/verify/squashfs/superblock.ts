@@ -9,18 +9,17 @@ import type { ImageFile } from '../image-file.js';
 import { finding, invalid, type Refusal, unsupported } from '../refusal.js';
 import type { SifPartition } from '../sif.js';
 import type { Finding } from '../verdict.js';
+import { type Compressor, proveCompressorOptions } from './compressor-options.js';
 
 export const SUPERBLOCK_BYTES = 96;
 const VERSION = '4.0';
 const MIN_BLOCK_LOG = 12;
 const MAX_BLOCK_LOG = 20;
 const FLAG_COMPRESSOR_OPTIONS = 0x400;
-const STORED_METADATA = 0x8000;
 /** What a table that is not there has as its start. */
 const ABSENT = 0xffff_ffff_ffff_ffffn;
 const SECTOR_BYTES = 512;
 
-export type Compressor = 'gzip' | 'xz' | 'lz4' | 'zstd';
 const COMPRESSORS: ReadonlyMap<number, Compressor> = new Map([
   [1, 'gzip'],
   [4, 'xz'],
@@ -211,47 +210,11 @@ class SuperblockReader {
 
   #dataStart(compressor: Compressor): number {
     const start = this.#base + SUPERBLOCK_BYTES;
-    if ((this.#u16('flags') & FLAG_COMPRESSOR_OPTIONS) === 0) {
-      if (compressor === 'lz4') throw this.#refuse('flags', 'no compressor options', 'those that lz4 must have');
-      return start;
+    if ((this.#u16('flags') & FLAG_COMPRESSOR_OPTIONS) !== 0) {
+      return start + proveCompressorOptions(this.#image, start, this.#base + this.#partition.sizeBytes, compressor);
     }
-    const optionBytes = compressor === 'zstd' ? 4 : 8;
-    const blockBytes = 2 + optionBytes;
-    if (SUPERBLOCK_BYTES + blockBytes > this.#partition.sizeBytes) {
-      throw this.#refuse('flags', 'compressor options', 'a partition that is long enough to hold them');
-    }
-    const block = this.#image.read(start, blockBytes);
-    const header = block.readUInt16LE(0);
-    if (header !== (STORED_METADATA | optionBytes)) {
-      throw this.#refuseOptions('header', 0, header, `${STORED_METADATA | optionBytes}: ${optionBytes} stored bytes`);
-    }
-    this.#proveOptions(compressor, block);
-    return start + blockBytes;
-  }
-
-  #proveOptions(compressor: Compressor, block: Buffer): void {
-    const first = block.readUInt32LE(2);
-    switch (compressor) {
-      case 'gzip': {
-        const window = block.readUInt16LE(6);
-        if (first < 1 || first > 9) throw this.#refuseOptions('compression_level', 2, first, '1 to 9');
-        if (window < 8 || window > 15) throw this.#refuseOptions('window_size', 6, window, '8 to 15');
-        return;
-      }
-      case 'xz': {
-        // A power of two, or the sum of two that are neighbours: all that the kernel's decoder takes.
-        const low = first & -first;
-        const plain = first === low || first === low * 3;
-        if (first < 8192 || !plain) throw this.#refuseOptions('dictionary_size', 2, first, '2^n or 2^n + 2^(n+1)');
-        return;
-      }
-      case 'lz4':
-        if (first !== 1) throw this.#refuseOptions('version', 2, first, '1');
-        return;
-      case 'zstd':
-        if (first < 1 || first > 22) throw this.#refuseOptions('compression_level', 2, first, '1 to 22');
-        return;
-    }
+    if (compressor === 'lz4') throw this.#refuse('flags', 'no compressor options', 'those that lz4 must have');
+    return start;
   }
 
   #warnings(usedBytes: number): Finding[] {
@@ -298,10 +261,5 @@ class SuperblockReader {
   #refuse(field: Field, found: string | number | bigint, expected: string): Refusal {
     const offsetBytes = this.#base + FIELDS[field];
     return invalid({ code: 'squashfs-superblock', field, offsetBytes, found: String(found), expected });
-  }
-
-  #refuseOptions(field: string, offset: number, found: number, expected: string): Refusal {
-    const offsetBytes = this.#base + SUPERBLOCK_BYTES + offset;
-    return invalid({ code: 'squashfs-compressor-options', field, offsetBytes, found: String(found), expected });
   }
 }
