@@ -1,7 +1,8 @@
 /**
- * Depth 1: the SIF header and its objects, and where among them the root file system lies. Not refused, since apptainer writes or
- * loads it: bytes behind the last object, descriptors out of offset order, any data offset behind the descriptors,
- * a data length of 0, an empty launch line, signatures, overlay partitions.
+ * Depth 1: the SIF header and its objects, and where among them the root file system lies.
+ *
+ * Not refused, since apptainer writes or loads it: bytes behind the last object, descriptors out of offset order, any
+ * data offset behind the descriptors, a data length of 0, an empty launch line, signatures, overlay partitions.
  * Format: github.com/apptainer/sif, pkg/sif (header and rawDescriptor); little-endian, packed.
  */
 
