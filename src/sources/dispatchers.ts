@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { Agent, type Dispatcher, Pool, ProxyAgent } from 'undici';
 import { messageOf, TmaxError } from '../errors.js';
 import { FAMILY_ATTEMPT_MS } from './limits.js';
-import { type HttpProxy, type ProxySettings, proxyFor } from './proxy.js';
+import { type HttpProxy, type ProxySettings, proxyFor, proxyUrl } from './proxy.js';
 
 export interface ConnectionSettings {
   readonly connectTimeoutMs: number;
@@ -24,8 +24,10 @@ export class Dispatchers {
   readonly #direct: Agent;
   readonly #proxies = new Map<string, ProxyAgent>();
 
-  /** Errors: EINVAL unreadable certificate file. */
-  constructor({ connectTimeoutMs, proxy, caFile }: ConnectionSettings) {
+  /** Errors: EINVAL a proxy that is no URL, an unreadable certificate file. */
+  constructor(settings: ConnectionSettings) {
+    checkConnectionSettings(settings);
+    const { connectTimeoutMs, proxy, caFile } = settings;
     this.#proxySettings = proxy;
     const connect = {
       timeout: connectTimeoutMs,
@@ -38,7 +40,7 @@ export class Dispatchers {
     this.#direct = new Agent(this.#options);
   }
 
-  /** How a URL is reached. Errors: EINVAL the proxy's URL is none. */
+  /** How a URL is reached. */
   route(url: URL): Route {
     const proxy = proxyFor(url, this.#proxySettings);
     return { proxy, dispatcher: proxy === undefined ? this.#direct : this.#proxyAgent(proxy) };
@@ -54,23 +56,36 @@ export class Dispatchers {
     if (present !== undefined) return present;
     const { connect, ...options } = this.#options;
     const tls = typeof connect === 'object' ? connect : {};
-    try {
-      const agent = new ProxyAgent({
-        ...options,
-        uri: proxy.url,
-        requestTls: tls,
-        proxyTls: tls,
-        // Plain http goes through a proxy in absolute form: few allow CONNECT to port 80.
-        proxyTunnel: false,
-        clientFactory: (origin, given) => new Pool(origin, given),
-      });
-      this.#proxies.set(proxy.url, agent);
-      return agent;
-    } catch (error) {
-      const hint = `${proxy.variable} is not the URL of an HTTP proxy: set it to http://host:port`;
-      throw new TmaxError('EINVAL', hint, { cause: error, source: 'hub' });
-    }
+    const agent = new ProxyAgent({
+      ...options,
+      uri: proxy.url,
+      requestTls: tls,
+      proxyTls: tls,
+      // Plain http goes through a proxy in absolute form: few allow CONNECT to port 80.
+      proxyTunnel: false,
+      clientFactory: (origin, given) => new Pool(origin, given),
+    });
+    this.#proxies.set(proxy.url, agent);
+    return agent;
   }
+}
+
+/** Finds what is wrong with the settings before any connection is made. Errors: EINVAL. */
+export function checkConnectionSettings({ caFile, proxy }: ConnectionSettings): void {
+  if (caFile !== undefined) readCertificates(caFile);
+  for (const [variable, value] of [
+    ['HTTP_PROXY', proxy?.httpProxy],
+    ['HTTPS_PROXY', proxy?.httpsProxy],
+  ] as const) {
+    if (value !== undefined && value !== '') checkProxyUrl(variable, proxyUrl(value));
+  }
+}
+
+function checkProxyUrl(variable: string, url: string): void {
+  if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) return;
+  throw new TmaxError('EINVAL', `${variable} is not the URL of an HTTP proxy: set it to http://host:port`, {
+    source: 'hub',
+  });
 }
 
 function readCertificates(file: string): string {

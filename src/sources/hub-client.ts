@@ -9,7 +9,7 @@ import { datasetInfo, downloadFile, listFiles } from '@huggingface/hub';
 import * as v from 'valibot';
 import { TmaxError } from '../errors.js';
 import { TransientFailure } from './failure.js';
-import type { HttpReply } from './http-client.js';
+import { HttpClient, type HttpReply } from './http-client.js';
 import { type HubFetchOptions, hubFetch } from './hub-fetch.js';
 import { HubHttp } from './hub-http.js';
 import { endpointText, type HubSettings } from './hub-settings.js';
@@ -62,6 +62,7 @@ const Entry = v.object({
 });
 
 export class HubClient {
+  readonly #client: HttpClient;
   readonly #http: HubHttp;
   readonly #settings: HubSettings;
   readonly #retry: RetrySettings;
@@ -70,7 +71,9 @@ export class HubClient {
   constructor(settings: HubSettings, retry: RetrySettings = METADATA_RETRY, governor = new RateGovernor()) {
     this.#settings = settings;
     this.#retry = retry;
-    this.#http = new HubHttp(settings, governor, retry.maxPauseMs);
+    const { endpoint, token } = settings;
+    this.#client = new HttpClient(settings);
+    this.#http = new HubHttp({ client: this.#client, endpoint, token, governor, maxPauseMs: retry.maxPauseMs });
   }
 
   /**
@@ -166,7 +169,7 @@ export class HubClient {
   }
 
   async close(): Promise<void> {
-    await this.#http.close();
+    await this.#client.close();
   }
 
   get #hubUrl(): string {

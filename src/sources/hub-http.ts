@@ -5,12 +5,22 @@
 
 import { Credentials } from './credentials.js';
 import { TransientFailure } from './failure.js';
-import { type BodySink, HttpClient, type HttpReply, parseLocation } from './http-client.js';
-import { type HubConnectionSettings, parseEndpoint } from './hub-settings.js';
+import { type BodySink, type HttpClient, type HttpReply, parseLocation } from './http-client.js';
+import { parseEndpoint } from './hub-settings.js';
 import { MAX_REDIRECTS } from './limits.js';
 import type { RateGovernor, RequestKind } from './rate-governor.js';
 import { requestedPauseMs } from './rate-limit-headers.js';
 import { pause } from './retry.js';
+
+export interface HubHttpOptions {
+  /** Owned by the caller; may be shared. */
+  readonly client: HttpClient;
+  readonly endpoint: string;
+  readonly token: () => Promise<string | undefined>;
+  readonly governor: RateGovernor;
+  /** Longest pause that a server can impose. */
+  readonly maxPauseMs: number;
+}
 
 export interface HubGet {
   readonly url: URL;
@@ -38,11 +48,11 @@ export class HubHttp {
   readonly #governor: RateGovernor;
   readonly #maxPauseMs: number;
 
-  /** Errors: EINVAL endpoint or certificate file. */
-  constructor(settings: HubConnectionSettings, governor: RateGovernor, maxPauseMs: number) {
-    this.endpoint = parseEndpoint(settings.endpoint);
-    this.credentials = new Credentials(this.endpoint, settings.token);
-    this.#client = new HttpClient(settings);
+  /** Errors: EINVAL endpoint. */
+  constructor({ client, endpoint, token, governor, maxPauseMs }: HubHttpOptions) {
+    this.endpoint = parseEndpoint(endpoint);
+    this.credentials = new Credentials(this.endpoint, token);
+    this.#client = client;
     this.#governor = governor;
     this.#maxPauseMs = maxPauseMs;
   }
@@ -66,10 +76,6 @@ export class HubHttp {
       current = next;
     }
     throw new TransientFailure('EBADMSG', `${url.host} redirects in circles for ${url.pathname}`);
-  }
-
-  async close(): Promise<void> {
-    await this.#client.close();
   }
 
   #pauseAll(kind: RequestKind, reply: HttpReply): void {

@@ -4,14 +4,11 @@ import type { Logger } from 'pino';
 import { TmaxError } from '../errors.js';
 import type { HttpSettings } from './http-client.js';
 
-export interface HubConnectionSettings extends HttpSettings {
+export interface HubSettings extends HttpSettings {
   /** As HF_ENDPOINT has it: scheme, host, port, and a path where a mirror has one. */
   readonly endpoint: string;
   /** Asked before each request that may carry it, so that a renewed token is seen. */
   readonly token: () => Promise<string | undefined>;
-}
-
-export interface HubSettings extends HubConnectionSettings {
   readonly log: Logger;
 }
 

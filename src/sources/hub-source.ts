@@ -1,44 +1,53 @@
-/** The Hub as a source of blobs. */
+/** The Hub as a source of blobs; the work is done in the fetch threads. */
 
-import { transferBlob } from './blob-transfer.js';
-import { HubHttp } from './hub-http.js';
-import type { HubSettings } from './hub-settings.js';
-import { type RetrySettings, TRANSFER_RETRY } from './limits.js';
+import { availableParallelism } from 'node:os';
+import { checkConnectionSettings } from './dispatchers.js';
+import { FetchThreads } from './fetch-threads.js';
+import { type HubSettings, parseEndpoint } from './hub-settings.js';
+import { MAX_FETCH_THREADS, type RetrySettings, TRANSFER_RETRY } from './limits.js';
 import { RateGovernor } from './rate-governor.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
 
 export interface HubSourceSettings extends HubSettings {
   /** Connections that one large blob may take. */
   readonly connectionsPerBlob: number;
+  /** Default: one per core, at most `MAX_FETCH_THREADS`. */
+  readonly threads?: number;
   readonly retry?: RetrySettings;
 }
 
 export class HubSource implements Source {
   readonly name = 'hub';
   readonly #settings: HubSourceSettings;
-  readonly #retry: RetrySettings;
-  readonly #http: HubHttp;
+  readonly #threads: FetchThreads;
 
-  /** Errors: EINVAL endpoint or certificate file. */
+  /** Starts the threads. Errors: EINVAL endpoint, proxy or certificate file. */
   constructor(settings: HubSourceSettings, governor = new RateGovernor()) {
+    const { endpoint, connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, userAgent, proxy, caFile } = settings;
+    const { connectionsPerBlob, retry = TRANSFER_RETRY } = settings;
+    const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()) } = settings;
+    parseEndpoint(endpoint);
+    checkConnectionSettings(settings);
     this.#settings = settings;
-    this.#retry = settings.retry ?? TRANSFER_RETRY;
-    this.#http = new HubHttp(settings, governor, this.#retry.maxPauseMs);
+    const http = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, userAgent, proxy, caFile };
+    const governorMemory = governor.memory;
+    this.#threads = new FetchThreads({ endpoint, http, retry, connectionsPerBlob, governorMemory }, threads, (error) =>
+      settings.log.error({ err: error }, 'a fetch thread died and is replaced'),
+    );
   }
 
-  async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+  download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+    const { log, token } = this.#settings;
     const { path, sha256 } = blob;
-    return transferBlob(blob, partialPath, {
-      http: this.#http,
-      retry: this.#retry,
-      connections: this.#settings.connectionsPerBlob,
+    return this.#threads.run(blob, partialPath, {
       signal,
+      token,
       onProgress,
-      onRetry: (note) => this.#settings.log.info({ path, sha256, ...note }, 'fetching on after a fault'),
+      onRetry: (note) => log.info({ path, sha256, ...note }, 'fetching on after a fault'),
     });
   }
 
-  async close(): Promise<void> {
-    await this.#http.close();
+  close(): Promise<void> {
+    return this.#threads.close();
   }
 }

@@ -38,6 +38,9 @@ export const METADATA_RETRY: RetrySettings = {
   maxPauseMs: MAX_PAUSE_MS,
 };
 
+/** Fresh URLs in a row that the storage refuses: each costs a hit of the resolver, and the reason is not the URL's age. */
+export const MAX_REFUSED_URLS = 5;
+
 /** A chain of redirects longer than this is a loop; the Hub needs two. */
 export const MAX_REDIRECTS = 5;
 
@@ -76,3 +79,9 @@ export const MAX_UNWRITTEN_BYTES = 8 * 1024 * 1024;
  * at most, until those before it are complete: large enough to hide a round trip, small enough to be held.
  */
 export const PIECE_BYTES = 8 * 1024 * 1024;
+
+/** Threads that fetch: one takes in and hashes about 500 MiB/s, and a machine has other things to do. */
+export const MAX_FETCH_THREADS = 4;
+
+/** A thread reports the progress of a transfer this often at most. */
+export const PROGRESS_INTERVAL_MS = 100;

@@ -25,9 +25,13 @@ export function proxyFor(url: URL, settings: ProxySettings | undefined): HttpPro
   const secure = url.protocol === 'https:';
   const value = secure ? settings?.httpsProxy : settings?.httpProxy;
   if (value === undefined || value === '' || isExempt(url, settings?.noProxy ?? '')) return undefined;
-  const proxyUrl = value.includes('://') ? value : `http://${value}`;
-  const shown = URL.canParse(proxyUrl) ? new URL(proxyUrl).origin : 'not a URL';
-  return { variable: secure ? 'HTTPS_PROXY' : 'HTTP_PROXY', url: proxyUrl, shown };
+  const full = proxyUrl(value);
+  return { variable: secure ? 'HTTPS_PROXY' : 'HTTP_PROXY', url: full, shown: new URL(full).origin };
+}
+
+/** The scheme may be left out. */
+export function proxyUrl(value: string): string {
+  return value.includes('://') ? value : `http://${value}`;
 }
 
 function isExempt(url: URL, noProxy: string): boolean {

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf, TmaxError } from '../errors.js';
 import { aborted, TransientFailure } from './failure.js';
-import type { RetrySettings } from './limits.js';
+import { MAX_REFUSED_URLS, type RetrySettings } from './limits.js';
 
 export interface AttemptsOptions {
   readonly settings: RetrySettings;
@@ -20,6 +20,7 @@ export class Attempts {
   readonly #options: AttemptsOptions;
   readonly #startedAt: number;
   #failures = 0;
+  #refusedUrls = 0;
   #progressAtFailure = 0;
 
   constructor(options: AttemptsOptions) {
@@ -51,10 +52,14 @@ export class Attempts {
     if (progress() > this.#progressAtFailure) this.#failures = 0;
     this.#progressAtFailure = progress();
     this.#failures += 1;
+    this.#refusedUrls = thrown.staleUrl ? this.#refusedUrls + 1 : 0;
 
     const waitMs = this.#waitMs(thrown);
     const elapsedMs = performance.now() - this.#startedAt;
-    const spent = this.#failures >= settings.maxAttemptsWithoutProgress || elapsedMs + waitMs > settings.totalBudgetMs;
+    const spent =
+      this.#failures >= settings.maxAttemptsWithoutProgress ||
+      this.#refusedUrls >= MAX_REFUSED_URLS ||
+      elapsedMs + waitMs > settings.totalBudgetMs;
     if (spent) throw this.#final(thrown, elapsedMs);
     onRetry?.(thrown, this.#failures, Math.round(waitMs));
     await pause(waitMs, signal);

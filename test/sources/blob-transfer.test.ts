@@ -7,11 +7,12 @@ import type { Fault, FaultRule } from '../../src/demo/fake-hub-faults.js';
 import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { TmaxError } from '../../src/errors.js';
 import { type BlobTransferOptions, type RetryNote, transferBlob } from '../../src/sources/blob-transfer.js';
+import { HttpClient } from '../../src/sources/http-client.js';
 import { HubHttp } from '../../src/sources/hub-http.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import type { Download } from '../../src/sources/source.js';
-import { headOf, hubSettings, IMPATIENT, QUICK_RETRY, REPOSITORY } from '../support/hub.js';
+import { deadlinesFor, headOf, hubSettings, QUICK_RETRY, REPOSITORY } from '../support/hub.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { addressOf, imageOf, patternBytes, sha256Of } from '../support/transfers.js';
 
@@ -32,9 +33,12 @@ async function bench(
   changes: Partial<HubSettings> = {},
 ): Promise<Bench> {
   const hub = await FakeHub.start({ repositories: [repositoryOf(REPOSITORY, [IMAGE])], ...options });
-  const http = new HubHttp(hubSettings(hub.endpoint, changes), new RateGovernor(), QUICK_RETRY.maxPauseMs);
+  const settings = hubSettings(hub.endpoint, changes);
+  const client = new HttpClient(settings);
+  const { maxPauseMs } = QUICK_RETRY;
+  const http = new HubHttp({ ...settings, client, governor: new RateGovernor(), maxPauseMs });
   t.teardown(async () => {
-    await http.close();
+    await client.close();
     await hub.close();
   });
   const partial = join(await temporaryFolder(t), 'partial');
@@ -123,7 +127,7 @@ const SILENT: ReadonlySet<string> = new Set(['ignore-range', 'redirect-loop']);
 for (const { fault, stays } of FAULTS) {
   for (const connections of CONNECTIONS) {
     test(`storage, ${connections} connection(s): ${JSON.stringify(fault)} is survived; if it stays: ${stays}`, async (t) => {
-      const { hub, partial, notes, fetch } = await bench(t, {}, IMPATIENT);
+      const { hub, partial, notes, fetch } = await bench(t, {}, deadlinesFor(fault));
       for (const requests of [[1], [1, 2], [2]]) {
         const label = JSON.stringify(requests);
         const installed = hub.fault({ fault, server: 'cdn', requests });
@@ -163,7 +167,7 @@ const RESOLVER_FAULTS: readonly { fault: Fault; stays: string; final?: boolean }
 for (const { fault, stays, final = false } of RESOLVER_FAULTS) {
   const outcome = final ? 'ends it at once' : 'is survived once and twice';
   test(`resolver: ${JSON.stringify(fault)} ${outcome}, as ${stays} if it stays`, async (t) => {
-    const { hub, partial, fetch } = await bench(t, {}, IMPATIENT);
+    const { hub, partial, fetch } = await bench(t, {}, deadlinesFor(fault));
     for (const requests of final ? [] : [[1], [1, 2]]) {
       hub.fault({ fault, server: 'hub', requests });
       await isRight(t, partial, await fetch({ connections: 3 }));
@@ -231,6 +235,16 @@ test('a signature that runs out in the middle is renewed at once, and only then'
     notes.map(({ attempt }) => attempt),
     [1, 2],
   );
+});
+
+test('storage that refuses every fresh URL costs the resolver only a few hits', async (t) => {
+  for (const fault of [{ kind: 'expired' }, { kind: 'status', status: 404 }] as const) {
+    const { hub, fetch } = await bench(t);
+    hub.fault({ fault, server: 'cdn', requests: 'every' });
+    const retry = { ...QUICK_RETRY, maxAttemptsWithoutProgress: 1000 };
+    t.is(await errnoOf(t, fetch({ retry })), fault.kind === 'expired' ? 'EACCES' : 'ENOENT');
+    t.is(hub.requests.about(IMAGE.path, 'hub').length, 5);
+  }
 });
 
 test('several connections that find their URL expired ask for one fresh one', async (t) => {
@@ -348,7 +362,7 @@ test('a resolver that states another digest or size is not followed', async (t) 
 });
 
 test('no message and no note shows a signature', async (t) => {
-  const { hub, notes, fetch } = await bench(t, {}, IMPATIENT);
+  const { hub, notes, fetch } = await bench(t);
   for (const fault of FAULTS.map(({ fault: one }) => one).filter(({ kind }) => kind !== 'slow' && kind !== 'stall')) {
     hub.fault({ fault, server: 'cdn', requests: 'every' });
     await fetch().catch((error: unknown) => notes.push({ attempt: 0, waitMs: 0, reason: String(error) }));

@@ -9,9 +9,8 @@ import { type FakeFile, fileOf, repositoryOf } from '../../src/demo/fake-hub-rep
 import { TmaxError } from '../../src/errors.js';
 import { HubClient, type ListedFile } from '../../src/sources/hub-client.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
-import { headOf, hubSettings, IMPATIENT, QUICK_RETRY, REPOSITORY, recordingLog, startHub } from '../support/hub.js';
+import { deadlinesFor, headOf, hubSettings, QUICK_RETRY, REPOSITORY, recordingLog, startHub } from '../support/hub.js';
 import { packagePath } from '../support/paths.js';
-import { POOL_IMAGES, poolFiles, poolTaskMapJson } from '../support/pool-scale.js';
 
 const MAP = Buffer.from(JSON.stringify({ original: { task_1: 'images/a.sif' } }));
 const FILES: readonly FakeFile[] = [
@@ -73,23 +72,6 @@ test('a revision resolves to its commit and date, by one request', async (t) => 
   t.deepEqual(await client(t, `${hub.endpoint}//`).resolveRevision(REPOSITORY, 'main'), { commit: COMMIT, date });
   t.is(hub.requests.all.length, 1);
   t.is(hub.requests.all[0]?.headers['user-agent'], 'tmaxfs/test');
-});
-
-test('a listing of the pool at scale takes 17 requests, sizes and digests included', async (t) => {
-  const files = poolFiles();
-  const hub = await startHub(t, files);
-  const listed = await all(client(t, hub.endpoint).listFiles(REPOSITORY, headOf(hub)));
-  t.is(hub.requests.all.length, 17);
-  t.is(listed.length, POOL_IMAGES + 1);
-  const byPath = new Map(listed.map((file) => [file.path, file]));
-  t.true(files.filter(({ lfs }) => lfs).every((file) => byPath.get(file.path)?.sha256 === file.sha256));
-  t.true(files.every((file) => byPath.get(file.path)?.sizeBytes === file.sizeBytes));
-  const map = byPath.get('task_to_blob.json');
-  const body = await client(t, hub.endpoint).readSmallFile(REPOSITORY, headOf(hub), 'task_to_blob.json', {
-    maxBytes: 16 * 1024 * 1024,
-    ...(map === undefined ? {} : { expected: map }),
-  });
-  t.true(body.equals(poolTaskMapJson()));
 });
 
 test('a branch that moves while it is listed does not mix two commits', async (t) => {
@@ -251,7 +233,7 @@ const FAULTS: readonly { fault: Fault; errno: string }[] = [
 for (const { fault, errno } of FAULTS) {
   test(`a listing survives ${JSON.stringify(fault)} once and twice, and ends in ${errno} if it stays`, async (t) => {
     const hub = await startHub(t, FILES, { pageSize: 3 });
-    const one = client(t, hub.endpoint, IMPATIENT);
+    const one = client(t, hub.endpoint, deadlinesFor(fault));
     const path = /\/tree\//;
     for (const requests of [[1], [2], [1, 2]]) {
       const installed = hub.fault({ fault, path, requests });
@@ -265,7 +247,7 @@ for (const { fault, errno } of FAULTS) {
 
   test(`a small file survives ${JSON.stringify(fault)} twice, and ends in ${errno} if it stays`, async (t) => {
     const hub = await startHub(t, FILES);
-    const one = client(t, hub.endpoint, IMPATIENT);
+    const one = client(t, hub.endpoint, deadlinesFor(fault));
     const expected = (await all(one.listFiles(REPOSITORY, headOf(hub)))).find(
       ({ path }) => path === 'task_to_blob.json',
     );

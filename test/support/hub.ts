@@ -3,6 +3,7 @@
 import type { ExecutionContext } from 'ava';
 import { type Logger, pino } from 'pino';
 import { FakeHub, type FakeHubOptions } from '../../src/demo/fake-hub.js';
+import type { Fault } from '../../src/demo/fake-hub-faults.js';
 import { type FakeFile, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
 import type { RetrySettings } from '../../src/sources/limits.js';
@@ -13,13 +14,16 @@ export const REPOSITORY = 'org/pool';
 export const QUICK_RETRY: RetrySettings = {
   baseMs: 1,
   maxMs: 4,
-  maxAttemptsWithoutProgress: 4,
+  maxAttemptsWithoutProgress: 6,
   totalBudgetMs: 30_000,
   maxPauseMs: 50,
 };
 
-/** Deadlines for tests in which something stalls. Others have patient ones, so that a busy machine retries nothing. */
-export const IMPATIENT = { headersTimeoutMs: 200, idleTimeoutMs: 200 } as const;
+/** Short deadlines only where a fault needs them to be noticed, so that a busy machine adds no failures of its own. */
+export function deadlinesFor(fault: Fault): Partial<HubSettings> {
+  if (fault.kind === 'stall' && fault.afterBytes === undefined) return { headersTimeoutMs: 500 };
+  return fault.kind === 'stall' || fault.kind === 'slow' ? { idleTimeoutMs: 300 } : {};
+}
 
 export async function startHub(
   t: ExecutionContext,

@@ -1,0 +1,56 @@
+/**
+ * What the main thread and the fetch threads say to each other. A transfer has a port of its own; its outcome is the
+ * result of the task. Plain data only: errors cross as what a `TmaxError` is made of.
+ */
+
+import type { MessagePort } from 'node:worker_threads';
+import { type ErrnoName, type ErrorLevel, TmaxError, toTmaxError } from '../errors.js';
+import type { RetryNote } from './blob-transfer.js';
+import type { HttpSettings } from './http-client.js';
+import type { RetrySettings } from './limits.js';
+import type { BlobAddress, Download } from './source.js';
+
+/** What a thread is started with. */
+export interface FetchThreadData {
+  readonly endpoint: string;
+  readonly http: HttpSettings;
+  readonly retry: RetrySettings;
+  readonly connectionsPerBlob: number;
+  /** Of the `RateGovernor`: a pause in one thread is a pause in all. */
+  readonly governorMemory: SharedArrayBuffer;
+}
+
+export interface FetchJob {
+  readonly blob: BlobAddress;
+  readonly partialPath: string;
+  readonly port: MessagePort;
+}
+
+export type ToThread =
+  | { readonly type: 'abort' }
+  /** In answer to `token-wanted`, one for one. */
+  | { readonly type: 'token'; readonly token: string | undefined }
+  | { readonly type: 'no-token'; readonly error: PlainError };
+
+export type ToMain =
+  | { readonly type: 'progress'; readonly receivedBytes: number }
+  | { readonly type: 'retry'; readonly note: RetryNote }
+  | { readonly type: 'token-wanted' };
+
+export type FetchOutcome = { readonly download: Download } | { readonly error: PlainError };
+
+export interface PlainError {
+  readonly errno: ErrnoName;
+  readonly message: string;
+  readonly source: string | undefined;
+  readonly level: ErrorLevel;
+}
+
+export function plainError(thrown: unknown): PlainError {
+  const { errno, message, source, level } = toTmaxError(thrown, 'hub');
+  return { errno, message, source, level };
+}
+
+export function fromPlainError({ errno, message, source = 'hub', level }: PlainError): TmaxError {
+  return new TmaxError(errno, message, { source, level });
+}

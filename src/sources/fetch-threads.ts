@@ -1,0 +1,113 @@
+/**
+ * The fetch threads, seen from the main thread: transfers go in, downloads come out.
+ *
+ * Threads are shared out by `piscina` (the least busy takes the next transfer, a dead one is replaced); a transfer is
+ * called off by a message, since `piscina` would kill the thread and every other transfer in it.
+ */
+
+import { fileURLToPath } from 'node:url';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { Piscina } from 'piscina';
+import { messageOf, TmaxError } from '../errors.js';
+import type { RetryNote } from './blob-transfer.js';
+import { aborted } from './failure.js';
+import {
+  type FetchJob,
+  type FetchOutcome,
+  type FetchThreadData,
+  fromPlainError,
+  plainError,
+  type ToMain,
+  type ToThread,
+} from './fetch-protocol.js';
+import type { BlobAddress, Download } from './source.js';
+
+export interface FetchHooks {
+  readonly signal: AbortSignal;
+  readonly token: () => Promise<string | undefined>;
+  readonly onProgress: ((receivedBytes: number) => void) | undefined;
+  readonly onRetry: (note: RetryNote) => void;
+}
+
+const THREAD_FILE = fileURLToPath(new URL('./fetch-thread.js', import.meta.url));
+/** Transfers per thread: as many as are asked for at once; who asks has a bound. */
+const TRANSFERS_PER_THREAD = 1024;
+
+export class FetchThreads {
+  readonly #pool: Piscina<FetchJob, FetchOutcome>;
+  readonly #closing = new AbortController();
+  readonly #running = new Set<Promise<unknown>>();
+
+  /** `onDeath` is told of a thread that dies between transfers; it is replaced. */
+  constructor(data: FetchThreadData, threads: number, onDeath: (error: unknown) => void) {
+    this.#pool = new Piscina({
+      filename: THREAD_FILE,
+      minThreads: threads,
+      maxThreads: threads,
+      concurrentTasksPerWorker: TRANSFERS_PER_THREAD,
+      maxQueue: TRANSFERS_PER_THREAD,
+      // Between transfers a thread must go on serving its connections, not sleep in Atomics.wait.
+      atomics: 'disabled',
+      workerData: data,
+    });
+    this.#pool.on('error', onDeath);
+  }
+
+  /** Errors: as `Source.download`; EIO when the thread dies. */
+  async run(blob: BlobAddress, partialPath: string, hooks: FetchHooks): Promise<Download> {
+    if (hooks.signal.aborted || this.#closing.signal.aborted) throw aborted();
+    const { port1: port, port2: threadPort } = new MessageChannel();
+    const post = (message: ToThread): void => port.postMessage(message);
+    const signal = AbortSignal.any([hooks.signal, this.#closing.signal]);
+    const onAbort = (): void => post({ type: 'abort' });
+    signal.addEventListener('abort', onAbort, { once: true });
+    port.on('message', (message: ToMain) => receive(message, hooks, port));
+    const task = this.#pool.run({ blob, partialPath, port: threadPort }, { transferList: [threadPort] });
+    const ended = task.finally(() => {
+      signal.removeEventListener('abort', onAbort);
+      port.close();
+    });
+    const settled = ended.then(
+      () => {},
+      () => {},
+    );
+    this.#running.add(settled);
+    try {
+      const outcome = await ended;
+      if ('error' in outcome) throw fromPlainError(outcome.error);
+      hooks.onProgress?.(outcome.download.sizeBytes);
+      return outcome.download;
+    } catch (error) {
+      if (error instanceof TmaxError) throw error;
+      const message = `no thread could finish fetching ${blob.path}: ${messageOf(error)}`;
+      throw new TmaxError('EIO', message, { cause: error, source: 'hub', level: 'error' });
+    } finally {
+      this.#running.delete(settled);
+    }
+  }
+
+  /** Calls off every transfer, waits for what it has in hand, and ends the threads. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await Promise.all(this.#running);
+    await this.#pool.destroy();
+  }
+}
+
+function receive(message: ToMain, { onProgress, onRetry, token }: FetchHooks, port: MessagePort): void {
+  switch (message.type) {
+    case 'progress':
+      onProgress?.(message.receivedBytes);
+      return;
+    case 'retry':
+      onRetry(message.note);
+      return;
+    case 'token-wanted': {
+      const post = (answer: ToThread): void => port.postMessage(answer);
+      token().then(
+        (value) => post({ type: 'token', token: value }),
+        (error: unknown) => post({ type: 'no-token', error: plainError(error) }),
+      );
+    }
+  }
+}
