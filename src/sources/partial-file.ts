@@ -70,8 +70,8 @@ export class PartialFile {
   }
 
   /**
-   * Takes the next bytes. A promise asks for patience: append again once it has resolved.
-   * Errors, thrown or as rejection: ENOSPC, EIO of the disk, then and for ever.
+   * Takes the next bytes. A promise, which never rejects, asks for patience: append again once it has resolved.
+   * Errors: ENOSPC, EIO of the disk, for earlier bytes; then for ever.
    */
   append(chunk: Buffer): Promise<void> | undefined {
     if (this.#failure !== undefined) throw this.#failure;
@@ -79,7 +79,7 @@ export class PartialFile {
     this.#acceptedBytes += chunk.length;
     this.#pending.push(chunk);
     this.#writing ??= this.#write();
-    return this.#acceptedBytes - this.#writtenBytes > MAX_UNWRITTEN_BYTES ? this.#settled() : undefined;
+    return this.#acceptedBytes - this.#writtenBytes > MAX_UNWRITTEN_BYTES ? this.#writing : undefined;
   }
 
   /** The digest of all that was appended, and of what was there before; to be asked for once. */
@@ -93,11 +93,6 @@ export class PartialFile {
     await this.#handle.close().catch((error: unknown) => {
       this.#failure ??= diskError(error, "can't close a partial file");
     });
-    if (this.#failure !== undefined) throw this.#failure;
-  }
-
-  async #settled(): Promise<void> {
-    await this.#writing;
     if (this.#failure !== undefined) throw this.#failure;
   }
 
