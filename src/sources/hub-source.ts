@@ -4,13 +4,13 @@ import { availableParallelism } from 'node:os';
 import { checkConnectionSettings } from './dispatchers.js';
 import { FetchThreads } from './fetch-threads.js';
 import { type HubSettings, parseEndpoint } from './hub-settings.js';
-import { MAX_FETCH_THREADS, type RetrySettings, TRANSFER_RETRY } from './limits.js';
+import { CONNECTIONS_PER_BLOB, MAX_FETCH_THREADS, type RetrySettings, TRANSFER_RETRY } from './limits.js';
 import { RateGovernor } from './rate-governor.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
 
 export interface HubSourceSettings extends HubSettings {
-  /** Connections that one large blob may take. */
-  readonly connectionsPerBlob: number;
+  /** Connections that one large blob may take; default `CONNECTIONS_PER_BLOB`. */
+  readonly connectionsPerBlob?: number;
   /** Default: one per core, at most `MAX_FETCH_THREADS`. */
   readonly threads?: number;
   readonly retry?: RetrySettings;
@@ -24,7 +24,7 @@ export class HubSource implements Source {
   /** Starts the threads. Errors: EINVAL endpoint, proxy or certificate file. */
   constructor(settings: HubSourceSettings, governor = new RateGovernor()) {
     const { endpoint, connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, userAgent, proxy, caFile } = settings;
-    const { connectionsPerBlob, retry = TRANSFER_RETRY } = settings;
+    const { connectionsPerBlob = CONNECTIONS_PER_BLOB, retry = TRANSFER_RETRY } = settings;
     const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()) } = settings;
     parseEndpoint(endpoint);
     checkConnectionSettings(settings);

@@ -85,3 +85,9 @@ export const MAX_FETCH_THREADS = 4;
 
 /** A thread reports the progress of a transfer this often at most. */
 export const PROGRESS_INTERVAL_MS = 100;
+
+/**
+ * Connections that one blob may take, if nothing else is said: one connection to the storage rarely fills a link, and
+ * an open waits for a single blob. Smaller blobs take fewer, by the pieces they have.
+ */
+export const CONNECTIONS_PER_BLOB = 4;

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
+import { connect, type Socket } from 'node:net';
 import test, { type ExecutionContext } from 'ava';
 import { FakeHub } from '../../src/demo/fake-hub.js';
 import type { Fault } from '../../src/demo/fake-hub-faults.js';
@@ -54,6 +55,11 @@ async function serve(
     seen.push({ url: request.url ?? '', authorization: request.headers.authorization });
     response.writeHead(status, headers).end(body);
   });
+  return { origin: `http://${address}:${await listen(t, server, address)}`, seen };
+}
+
+/** Port of a server that lives as long as the test. */
+async function listen(t: ExecutionContext, server: Server, address = '127.0.0.1'): Promise<number> {
   server.listen(0, address);
   await once(server, 'listening');
   t.teardown(() => {
@@ -61,8 +67,7 @@ async function serve(
     server.close();
   });
   const bound = server.address();
-  const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
-  return { origin: `http://${address}:${port}`, seen };
+  return typeof bound === 'object' && bound !== null ? bound.port : 0;
 }
 
 test('a revision resolves to its commit and date, by one request', async (t) => {
@@ -312,19 +317,12 @@ test('a server that sends nonsense is not believed', async (t) => {
 });
 
 test('a listing without end is ended', async (t) => {
-  const self: { origin?: string } = {};
+  let origin = '';
   const looping = createServer((_request, response) => {
-    response.writeHead(200, { 'content-type': 'application/json', link: `<${self.origin}/>; rel="next"` }).end('[]');
+    response.writeHead(200, { 'content-type': 'application/json', link: `<${origin}/>; rel="next"` }).end('[]');
   });
-  looping.listen(0, '127.0.0.1');
-  await once(looping, 'listening');
-  const bound = looping.address();
-  self.origin = `http://127.0.0.1:${typeof bound === 'object' && bound !== null ? bound.port : 0}`;
-  t.teardown(() => {
-    looping.closeAllConnections();
-    looping.close();
-  });
-  const { errno, message } = await failure(t, all(client(t, self.origin).listFiles(REPOSITORY, COMMIT)));
+  origin = `http://127.0.0.1:${await listen(t, looping)}`;
+  const { errno, message } = await failure(t, all(client(t, origin).listFiles(REPOSITORY, COMMIT)));
   t.is(errno, 'EBADMSG');
   t.regex(message, /no end/);
 });
@@ -417,25 +415,57 @@ test('names that can not be those of a repository, a commit or a file never reac
   t.is(hub.requests.all.length, 0);
 });
 
-test('a certificate is trusted if the given bundle says so, and refused at once otherwise', async (t) => {
-  const certificate = packagePath('test', 'fixtures', 'tls', 'certificate.pem');
+/** A Hub behind TLS, with a certificate that only the fixture's bundle vouches for. */
+async function serveSecurely(t: ExecutionContext): Promise<{ origin: string; caFile: string; tokens: unknown[] }> {
+  const caFile = packagePath('test', 'fixtures', 'tls', 'certificate.pem');
   const key = readFileSync(packagePath('test', 'fixtures', 'tls', 'key.pem'));
-  let requests = 0;
-  const server = createSecureServer({ key, cert: readFileSync(certificate) }, (_request, response) => {
-    requests += 1;
+  const tokens: unknown[] = [];
+  const server = createSecureServer({ key, cert: readFileSync(caFile) }, (request, response) => {
+    tokens.push(request.headers.authorization);
     response.writeHead(200, { 'content-type': 'application/json' }).end('[]');
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const bound = server.address();
-  const origin = `https://127.0.0.1:${typeof bound === 'object' && bound !== null ? bound.port : 0}`;
-  t.deepEqual(await all(client(t, origin, { caFile: certificate }).listFiles(REPOSITORY, COMMIT)), []);
+  return { origin: `https://127.0.0.1:${await listen(t, server)}`, caFile, tokens };
+}
+
+test('a certificate is trusted if the given bundle says so, and refused at once otherwise', async (t) => {
+  const { origin, caFile, tokens } = await serveSecurely(t);
+  t.deepEqual(await all(client(t, origin, { caFile }).listFiles(REPOSITORY, COMMIT)), []);
   const { errno, message } = await failure(t, all(client(t, origin).listFiles(REPOSITORY, COMMIT)));
   t.is(errno, 'EHOSTUNREACH');
   t.regex(message, /not trusted .*SSL_CERT_FILE/);
-  t.is(requests, 1);
+  t.is(tokens.length, 1);
+});
+
+test('behind TLS a proxy is a tunnel, which never sees the token', async (t) => {
+  const { origin, caFile, tokens } = await serveSecurely(t);
+  const tunnels: string[] = [];
+  const sockets: Socket[] = [];
+  const proxy = createServer().on('connect', (request, socket: Socket) => {
+    tunnels.push(`${request.url} ${request.headers.authorization} ${request.headers['proxy-authorization']}`);
+    const onward = connect(Number(new URL(origin).port), '127.0.0.1', () => {
+      socket.write('HTTP/1.1 200 Connection Established\r\n\r\n');
+      socket.pipe(onward).pipe(socket);
+    });
+    sockets.push(socket, onward);
+    for (const one of [socket, onward]) one.on('error', () => {});
+  });
+  const httpsProxy = `http://user:secret@127.0.0.1:${await listen(t, proxy)}`;
+  t.teardown(() => sockets.forEach((socket) => void socket.destroy()));
+  const one = client(t, origin, { caFile, proxy: { httpsProxy }, token: async () => 'hf_secret' });
+  t.deepEqual(await all(one.listFiles(REPOSITORY, COMMIT)), []);
+  const basic = Buffer.from('user:secret').toString('base64');
+  t.deepEqual(tunnels, [`${new URL(origin).host} undefined Basic ${basic}`]);
+  t.deepEqual(tokens, ['Bearer hf_secret']);
+});
+
+test('a proxy that takes the connection and says nothing is given up, and named', async (t) => {
+  const sockets: Socket[] = [];
+  const proxy = createServer().on('connect', (_request, socket: Socket) => sockets.push(socket.on('error', () => {})));
+  const httpsProxy = `http://127.0.0.1:${await listen(t, proxy)}`;
+  t.teardown(() => sockets.forEach((socket) => void socket.destroy()));
+  const deadlines = { connectTimeoutMs: 50, headersTimeoutMs: 50 };
+  const one = client(t, 'https://hub.test', { proxy: { httpsProxy }, ...deadlines });
+  const { errno, message } = await failure(t, one.resolveRevision(REPOSITORY, 'main'));
+  t.is(errno, 'EHOSTUNREACH');
+  t.true(message.startsWith(`HTTPS_PROXY (${httpsProxy}) is set and leads nowhere`), message);
 });
