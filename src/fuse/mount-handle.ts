@@ -42,6 +42,9 @@ export interface MountHandle {
    * Takes the mount away. Not lazy: EBUSY, naming the holders, while anything is open. Lazy: opens that still wait end
    * with ENOTCONN; open files work on until they are closed or `drainTimeoutMs` is over, then the connection is ended
    * (files that are passed through work even after that). Errors: EBUSY; EPERM.
+   *
+   * A rejection with the mount gone from the tree (an ordinary user where /sys/fs/fuse/connections is not mounted) means
+   * that threads still block in the kernel: such a process ends only by `exitNow` of libc.ts.
    */
   unmount(options: { readonly lazy: boolean; readonly drainTimeoutMs: number }): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /** Takes a mount away, with or without the daemon that serves it. */
 
 import { systemErrorCode, TmaxError, toTmaxError } from '../errors.js';
-import { MNT_DETACH, UMOUNT_NOFOLLOW, unmount as umount2 } from '../libc.js';
+import { loadLibc, MNT_DETACH, UMOUNT_NOFOLLOW, unmount as umount2 } from '../libc.js';
 import { unmountAsUser } from './fusermount.js';
 import { describeHolders, findHolders, type Holder, MAX_HOLDERS } from './holders.js';
 
@@ -13,15 +13,25 @@ export interface UnmountOptions {
 }
 
 /**
- * Unmounts what is mounted on `mountpoint` (absolute): root by umount2(2), others by fusermount3.
+ * Unmounts what is mounted on `mountpoint` (absolute): root by umount2(2), others (and root without koffi) by fusermount3.
  * Errors: EBUSY, naming who holds it; EPERM not ours to unmount; EINVAL nothing is mounted there.
  */
 export async function unmount(mountpoint: string, options: UnmountOptions): Promise<void> {
   try {
-    if (process.geteuid?.() === 0) await umount2(mountpoint, UMOUNT_NOFOLLOW | (options.lazy ? MNT_DETACH : 0));
+    if (mayCallKernel()) await umount2(mountpoint, UMOUNT_NOFOLLOW | (options.lazy ? MNT_DETACH : 0));
     else await unmountAsUser(mountpoint, options);
   } catch (error) {
     throw await explained(error, mountpoint, options.knownHolders ?? []);
+  }
+}
+
+function mayCallKernel(): boolean {
+  if (process.geteuid?.() !== 0) return false;
+  try {
+    loadLibc();
+    return true;
+  } catch {
+    return false;
   }
 }
 

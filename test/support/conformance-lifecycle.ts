@@ -1,4 +1,7 @@
-/** Waiting, interrupting, unmounting, crashing: each test has a mount of its own. */
+/**
+ * Waiting, interrupting, unmounting, crashing: each test has a mount of its own. One after the other, since they measure
+ * times, and each starts processes.
+ */
 
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -53,23 +56,26 @@ async function waiting(
 export function testInterrupting(variant: MountVariant): void {
   const { user } = variant;
 
-  test('an open whose caller is killed ends within a second, and the others go on waiting for the same file', async (t) => {
-    const fixture = await mountedFixture(t.teardown, variant);
-    const victim = await waiting(t, user, fixture);
-    const other = await waiting(t, user, fixture);
-    victim.signal('SIGKILL');
-    t.true((await timed(victim.exit())) < RELEASE_LIMIT_MS);
-    const state = await fixture.server.until('one wait has ended', ({ statistics }) => statistics.waitingOpens === 1);
-    t.is(state.fileSystem.waitingOpens, 1);
-    t.deepEqual(state.fileSystem.events, ['aborted']);
-    await fixture.server.finish();
-    t.is(await other.report(), 5);
-    other.tell('end');
-    await other.exit();
-    await fixture.server.until('all is closed', ({ fileSystem }) => fileSystem.openDescriptors === 0);
-  });
+  test.serial(
+    'an open whose caller is killed ends within a second, and the others go on waiting for the same file',
+    async (t) => {
+      const fixture = await mountedFixture(t.teardown, variant);
+      const victim = await waiting(t, user, fixture);
+      const other = await waiting(t, user, fixture);
+      victim.signal('SIGKILL');
+      t.true((await timed(victim.exit())) < RELEASE_LIMIT_MS);
+      const state = await fixture.server.until('one wait has ended', ({ statistics }) => statistics.waitingOpens === 1);
+      t.is(state.fileSystem.waitingOpens, 1);
+      t.deepEqual(state.fileSystem.events, ['aborted']);
+      await fixture.server.finish();
+      t.is(await other.report(), 5);
+      other.tell('end');
+      await other.exit();
+      await fixture.server.until('all is closed', ({ fileSystem }) => fileSystem.openDescriptors === 0);
+    },
+  );
 
-  test('an open that a handler interrupts ends within a second with EINTR', async (t) => {
+  test.serial('an open that a handler interrupts ends within a second with EINTR', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(
       t,
@@ -89,7 +95,7 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
   });
 
   for (const name of ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const) {
-    test(`an open whose caller gets ${name} ends within a second`, async (t) => {
+    test.serial(`an open whose caller gets ${name} ends within a second`, async (t) => {
       const fixture = await mountedFixture(t.teardown, variant);
       const program = await waiting(t, user, fixture, `signal.signal(signal.${name}, signal.SIG_DFL)${OPENS}`);
       program.signal(name);
@@ -98,29 +104,32 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
     });
   }
 
-  test('harmless signals end no open, not even where they are caught, and do not hide the one that kills', async (t) => {
-    const fixture = await mountedFixture(t.teardown, variant);
-    const program = await waiting(
-      t,
-      user,
-      fixture,
-      `for name in ('SIGURG', 'SIGCHLD'): signal.signal(getattr(signal, name), lambda *_: None)${OPENS}`,
-    );
-    program.signal('SIGURG');
-    program.signal('SIGCHLD');
-    program.signal('SIGWINCH');
-    await fixture.server.until(
-      'the kernel has told of a signal',
-      ({ statistics }) => (statistics.requests['INTERRUPT'] ?? 0) > 0,
-    );
-    const state = await fixture.server.state();
-    t.is(state.statistics.waitingOpens, 1);
-    program.signal('SIGKILL');
-    t.true((await timed(program.exit())) < RELEASE_LIMIT_MS);
-    await fixture.server.until('the wait has ended', ({ statistics }) => statistics.waitingOpens === 0);
-  });
+  test.serial(
+    'harmless signals end no open, not even where they are caught, and do not hide the one that kills',
+    async (t) => {
+      const fixture = await mountedFixture(t.teardown, variant);
+      const program = await waiting(
+        t,
+        user,
+        fixture,
+        `for name in ('SIGURG', 'SIGCHLD'): signal.signal(getattr(signal, name), lambda *_: None)${OPENS}`,
+      );
+      program.signal('SIGURG');
+      program.signal('SIGCHLD');
+      program.signal('SIGWINCH');
+      await fixture.server.until(
+        'the kernel has told of a signal',
+        ({ statistics }) => (statistics.requests['INTERRUPT'] ?? 0) > 0,
+      );
+      const state = await fixture.server.state();
+      t.is(state.statistics.waitingOpens, 1);
+      program.signal('SIGKILL');
+      t.true((await timed(program.exit())) < RELEASE_LIMIT_MS);
+      await fixture.server.until('the wait has ended', ({ statistics }) => statistics.waitingOpens === 0);
+    },
+  );
 
-  test('an ignored signal ends no open', async (t) => {
+  test.serial('an ignored signal ends no open', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(t, user, fixture, `signal.signal(signal.SIGTERM, signal.SIG_IGN)${OPENS}`);
     program.signal('SIGTERM');
@@ -128,7 +137,7 @@ out(errno.errorcode[ctypes.get_errno()] if libc.open(args[0].encode(), os.O_RDON
     t.is(await program.report(), 5);
   });
 
-  test('a process with many threads in an open dies within a second', async (t) => {
+  test.serial('a process with many threads in an open dies within a second', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const script = `
 import threading
@@ -141,7 +150,7 @@ out('opening')`;
     await fixture.server.until('no wait is left', ({ fileSystem }) => fileSystem.waitingOpens === 0);
   });
 
-  test('an unmount names the opens that wait', async (t) => {
+  test.serial('an unmount names the opens that wait', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(t, user, fixture);
     const error = await t.throwsAsync<ServerError>(fixture.server.unmount({ lazy: false }));
@@ -166,7 +175,7 @@ export function testLifecycle(variant: MountVariant): void {
     return program;
   }
 
-  test('open files are read while 64 opens wait', async (t) => {
+  test.serial('open files are read while 64 opens wait', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const holder = await holding(t, fixture);
     const script = `
@@ -181,7 +190,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.is((await waiters.exit()).code, 0);
   });
 
-  test('a lazy unmount ends the opens that wait, with ENOTCONN', async (t) => {
+  test.serial('a lazy unmount ends the opens that wait, with ENOTCONN', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const program = await waiting(t, user, fixture);
     const unmounted = fixture.server.unmount({ lazy: true });
@@ -190,7 +199,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.true((await unmounted).ended);
   });
 
-  test('an unmount with nothing open ends the mount and leaves nothing behind', async (t) => {
+  test.serial('an unmount with nothing open ends the mount and leaves nothing behind', async (t) => {
     const { server, mountpoint } = await mountedFixture(t.teardown, variant);
     await pythonValue(user, 'out(len(open(args[0], "rb").read()))', join(mountpoint, 'easy/one.sif'));
     const state = await server.unmount({ lazy: false });
@@ -202,7 +211,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     await eventually('the device is closed', async () => (await devicesOf(server)).length === 0 || undefined);
   });
 
-  test('a busy mount is not unmounted, and the refusal names who holds it', async (t) => {
+  test.serial('a busy mount is not unmounted, and the refusal names who holds it', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const holder = await holding(t, fixture);
     const error = await t.throwsAsync<ServerError>(fixture.server.unmount({ lazy: false }));
@@ -215,7 +224,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.true((await fixture.server.unmount({ lazy: false })).ended);
   });
 
-  test('after a lazy unmount an open file is read on until it is closed, and then the mount ends', async (t) => {
+  test.serial('after a lazy unmount an open file is read on until it is closed, and then the mount ends', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const holder = await holding(t, fixture);
     const unmounted = fixture.server.unmount({ lazy: true, drainTimeoutMs: 20_000 });
@@ -229,7 +238,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.is(state.fileSystem.openDescriptors, 0);
   });
 
-  test('a file can be opened by name after a mount, an unmount and a mount again', async (t) => {
+  test.serial('a file can be opened by name after a mount, an unmount and a mount again', async (t) => {
     const { server, mountpoint, config } = await mountedFixture(t.teardown, variant);
     await server.unmount({ lazy: false });
     await server.start(config);
@@ -242,7 +251,7 @@ for _ in range(64): threading.Thread(target=lambda: os.open(args[0], os.O_RDONLY
     t.deepEqual(await pythonValue(user, 'out(sorted(os.listdir(args[0])))', mountpoint), ['easy', 'hard']);
   });
 
-  test('who unmounts from outside ends the mount too', async (t) => {
+  test.serial('who unmounts from outside ends the mount too', async (t) => {
     const { server, mountpoint } = await mountedFixture(t.teardown, variant);
     const script = `
 import subprocess
@@ -251,15 +260,18 @@ out(subprocess.run(['umount', args[0]] if os.geteuid() == 0 else ['fusermount3',
     await server.until('the server has noticed', (state) => state.ended);
   });
 
-  test('when the server is killed, open files are read on if they are passed through, else end in ENOTCONN', async (t) => {
-    const fixture = await mountedFixture(t.teardown, variant);
-    const holder = await holding(t, fixture);
-    await fixture.server.kill();
-    holder.tell('read');
-    t.is(await holder.report(), passesThrough(variant) ? fixture.sha256 : 'ENOTCONN');
-  });
+  test.serial(
+    'when the server is killed, open files are read on if they are passed through, else end in ENOTCONN',
+    async (t) => {
+      const fixture = await mountedFixture(t.teardown, variant);
+      const holder = await holding(t, fixture);
+      await fixture.server.kill();
+      holder.tell('read');
+      t.is(await holder.report(), passesThrough(variant) ? fixture.sha256 : 'ENOTCONN');
+    },
+  );
 
-  test('a mount whose server was killed is taken away by the next one', async (t) => {
+  test.serial('a mount whose server was killed is taken away by the next one', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     // The kernel knows the attributes of the root now, and would still answer a stat of it.
     await pythonValue(user, 'out(os.stat(args[0]).st_ino)', fixture.mountpoint);
@@ -273,7 +285,7 @@ out(subprocess.run(['umount', args[0]] if os.geteuid() == 0 else ['fusermount3',
     t.is(topMountAt(fixture.mountpoint), undefined);
   });
 
-  test('a second server on one mount point is refused', async (t) => {
+  test.serial('a second server on one mount point is refused', async (t) => {
     const fixture = await mountedFixture(t.teardown, variant);
     const second = new MountServer(user);
     t.teardown(() => second.kill());

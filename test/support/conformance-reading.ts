@@ -239,6 +239,22 @@ out(libc.getxattr(path.encode(), name.encode(), None, 0))`;
     ]);
   });
 
+  test.serial(
+    'attributes of other namespaces are not supported, so that ls asks for them once and not for every file',
+    async (t) => {
+      const { server, mountpoint } = t.context;
+      const script = `
+import subprocess
+subprocess.run(['ls', '-l', args[0]], check=True, capture_output=True)
+out([errno_of(lambda: os.getxattr(args[0] + '/one.sif', name)) for name in ('security.capability', 'system.posix_acl_access')])`;
+      const before = (await server.state()).statistics.requests['GETXATTR'] ?? 0;
+      const outcomes = await pythonValue(user, script, join(mountpoint, 'easy'));
+      t.deepEqual(outcomes, ['ENOTSUP', 'ENOTSUP']);
+      const asked = ((await server.state()).statistics.requests['GETXATTR'] ?? 0) - before;
+      t.true(asked < 8, `${asked} requests for 4 files`);
+    },
+  );
+
   test('statfs tells what the file system says of its room', async (t) => {
     const script = `
 s = os.statvfs(args[0])

@@ -66,11 +66,12 @@ export class MountServer {
   readonly #exited: Promise<void>;
   #lastId = 0;
 
-  constructor(user: User) {
+  /** `execArgv`: options of Node for the server, as "--import". */
+  constructor(user: User, execArgv: readonly string[] = []) {
     this.user = user;
     this.#process = fork(supportProgram('mount-server'), [], {
       stdio: ['ignore', 'inherit', 'pipe', 'ipc'],
-      execArgv: [],
+      execArgv: [...execArgv],
       ...identity(user),
     });
     this.#exited = new Promise((resolve) => this.#process.once('exit', () => resolve()));

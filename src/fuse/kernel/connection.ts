@@ -10,18 +10,15 @@ import { Worker } from 'node:worker_threads';
 import type { Logger } from 'pino';
 import { systemErrorCode, TmaxError } from '../../errors.js';
 import type { FileSystem } from '../../filesystem/contract.js';
-import { duplicateDescriptor } from '../../libc.js';
 import type { Negotiated } from '../protocol/negotiation.js';
 import { opcodeName } from '../protocol/requests.js';
+import { HIGH_DESCRIPTORS, LOWEST_HANDLE } from './high-descriptors.js';
 import { createMailboxMemory, Doorbell, Mailbox } from './mailbox.js';
-import type { Descriptors } from './open-files.js';
 import { Passthrough } from './passthrough.js';
 import type { ReaderData, ReaderMessage } from './reader.js';
 import { Session } from './session.js';
 import { wantsToStop } from './signals.js';
 
-/** Handles lie from here up, so that a process that takes the connection over can give its files the same numbers. */
-const LOWEST_HANDLE = 4096;
 /** How many messages are handled before timers and sockets of the process get their turn. */
 const MESSAGES_PER_TURN = 256;
 /** How long the kernel may take to open the conversation. */
@@ -67,7 +64,7 @@ export class Connection {
       this.#startReader({ device: options.device, mailbox, doorbell, lowestHandle: LOWEST_HANDLE }),
     );
     this.ended = Promise.all(readers).then(() => this.#end());
-    this.ready = withinInitLimit(init);
+    this.ready = firstOf(init, this.ended);
   }
 
   /** Whether files opened now are passed through. */
@@ -158,24 +155,15 @@ export class Connection {
   }
 }
 
-const HIGH_DESCRIPTORS: Descriptors = {
-  duplicate(descriptor) {
-    try {
-      return duplicateDescriptor(descriptor, LOWEST_HANDLE);
-    } catch (error) {
-      const message =
-        'no file descriptor is left for an open file; raise the limit of open files (ulimit -n, LimitNOFILE=)';
-      throw new TmaxError('EIO', message, { cause: error, source: 'kernel', level: 'error' });
-    }
-  },
-  close: closeSync,
-};
-
-async function withinInitLimit(init: Promise<Negotiated>): Promise<Negotiated> {
+/** INIT, unless the connection ends before it (no reading thread could be started) or it takes too long. */
+async function firstOf(init: Promise<Negotiated>, ended: Promise<void>): Promise<Negotiated> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
     const message = `the kernel has not opened the conversation on /dev/fuse within ${INIT_LIMIT_MS / 1000} s`;
     timer = setTimeout(() => reject(new TmaxError('ETIMEDOUT', message, { source: 'kernel' })), INIT_LIMIT_MS);
   });
-  return Promise.race([init, limit]).finally(() => clearTimeout(timer));
+  const early = ended.then(() => {
+    throw new TmaxError('ENOTCONN', 'the mount ended before it could be used; the log says more', { source: 'kernel' });
+  });
+  return Promise.race([init, early, limit]).finally(() => clearTimeout(timer));
 }

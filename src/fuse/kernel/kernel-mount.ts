@@ -1,6 +1,5 @@
 /** The kernel driver: mounts, speaks the FUSE protocol on /dev/fuse, unmounts. */
 
-import { writeFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { FileSystem } from '../../filesystem/contract.js';
 import type { DriverStatistics, MountHandle, MountOptions } from '../mount-handle.js';
@@ -8,13 +7,12 @@ import { topMountAt } from '../mount-table.js';
 import { takeAway } from '../take-away.js';
 import { attach } from './attach.js';
 import { Connection } from './connection.js';
+import { checkDescriptorLimit } from './high-descriptors.js';
 
-/** Readahead of relayed reads; the kernel's default of 128 KiB would make sequential reads small. Only root may set it. */
-const READ_AHEAD_KIB = 1024;
-
-/** Mounts and starts to serve. Errors: see attach.ts and connection.ts. */
+/** Mounts and starts to serve. Errors: EINVAL too few open files are allowed; those of attach.ts and connection.ts. */
 export async function mountThroughKernel(fileSystem: FileSystem, options: MountOptions): Promise<MountHandle> {
   const { mountpoint, log } = options;
+  checkDescriptorLimit();
   const device = await attach(options);
   const deviceNumber = topMountAt(mountpoint)?.device;
   const connection = new Connection({
@@ -27,7 +25,6 @@ export async function mountThroughKernel(fileSystem: FileSystem, options: MountO
   const mount = new KernelMount(connection, mountpoint, deviceNumber, log);
   try {
     const { minor } = await connection.ready;
-    if (!connection.passthrough) await raiseReadAhead(deviceNumber, log);
     log.info({ mountpoint, protocol: `7.${minor}`, passthrough: connection.passthrough }, 'mounted');
     return mount;
   } catch (error) {
@@ -84,14 +81,5 @@ class KernelMount implements MountHandle {
       },
       options,
     );
-  }
-}
-
-async function raiseReadAhead(deviceNumber: string | undefined, log: Logger): Promise<void> {
-  if (deviceNumber === undefined || process.geteuid?.() !== 0) return;
-  try {
-    await writeFile(`/sys/class/bdi/${deviceNumber}/read_ahead_kb`, String(READ_AHEAD_KIB));
-  } catch (error) {
-    log.debug({ err: error }, 'could not raise the readahead of the mount');
   }
 }

@@ -12,7 +12,7 @@ import { constants as osConstants } from 'node:os';
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../../errors.js';
 import type { Caller, FileSystem, OpenFile } from '../../filesystem/contract.js';
-import { Opcode, OpenFlag } from '../protocol/constants.js';
+import { ATTRIBUTE_NAMESPACE, Opcode, OpenFlag } from '../protocol/constants.js';
 import { type DirectorySnapshot, listingReply } from '../protocol/directory.js';
 import { MAX_READ_BYTES, type Negotiated, negotiate } from '../protocol/negotiation.js';
 import {
@@ -30,7 +30,7 @@ import { AccessIn, GetxattrIn, InterruptIn, OpenIn, OpenOut, ReadIn, ReleaseIn }
 import { type Backing, type Descriptors, OpenFiles } from './open-files.js';
 import { WaitingOpens } from './waiting-opens.js';
 
-const { EINTR, EINVAL, ENOSYS, ENOTCONN, EROFS } = osConstants.errno;
+const { EINTR, EINVAL, ENOSYS, ENOTCONN, EOPNOTSUPP, EROFS } = osConstants.errno;
 const { O_RDONLY, O_TRUNC, O_CREAT } = fsConstants;
 const O_ACCMODE = 3;
 const W_OK = fsConstants.W_OK;
@@ -284,8 +284,9 @@ export class Session {
 
   #extendedAttribute(request: Request): Buffer {
     const { size } = decodeBody(request, GetxattrIn);
-    const value = this.#fileSystem.extendedAttribute(request.nodeId, decodeName(request, GetxattrIn.size));
-    return this.#sized(request.unique, value, size);
+    const name = decodeName(request, GetxattrIn.size);
+    if (!name.startsWith(ATTRIBUTE_NAMESPACE)) return errorReply(request.unique, EOPNOTSUPP);
+    return this.#sized(request.unique, this.#fileSystem.extendedAttribute(request.nodeId, name), size);
   }
 
   #extendedAttributeNames(request: Request): Buffer {

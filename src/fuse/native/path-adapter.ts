@@ -7,6 +7,7 @@
 import type { Stat, Statfs } from 'fuse-native';
 import { TmaxError } from '../../errors.js';
 import { type Attributes, type FileSystem, ROOT_INODE } from '../../filesystem/contract.js';
+import { ATTRIBUTE_NAMESPACE } from '../protocol/constants.js';
 import { fileType } from '../protocol/replies.js';
 import { MAX_NAME_BYTES } from '../protocol/requests.js';
 
@@ -69,6 +70,7 @@ export class PathAdapter {
   }
 
   extendedAttribute(path: string, name: string): Buffer {
+    if (!name.startsWith(ATTRIBUTE_NAMESPACE)) throw new TmaxError('ENOTSUP', name, { level: 'debug' });
     return this.#fileSystem.extendedAttribute(this.resolve(path).inode, name);
   }
 
