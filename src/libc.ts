@@ -169,7 +169,7 @@ const FLOCK_OPERATIONS: Readonly<Record<FlockMode, number>> = {
   unlock: LOCK_UN,
 };
 
-/** flock(2); false if a non-blocking mode found it held by another. */
+/** flock(2); false if a non-blocking mode found it held by another. The others block this thread until it is free. */
 export function flock(descriptor: number, mode: FlockMode): boolean {
   if (libc().flock(descriptor, FLOCK_OPERATIONS[mode]) === 0) return true;
   const failure = new SystemCallError('flock', libc().errno(), String(descriptor));

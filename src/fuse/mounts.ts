@@ -18,7 +18,8 @@ export type Liveness = 'live' | 'dead';
 
 /**
  * Whether a mount of tmaxfs still has its daemon. Asks by statfs(2), which the kernel always passes on: it may answer
- * stat(2) out of its cache long after the daemon has gone.
+ * stat(2) out of its cache long after the daemon has gone. Where a live daemon does not answer within the limit, a thread
+ * of this process goes on waiting for it, and only `exitNow` of libc.ts ends the process without it.
  */
 export async function livenessOf(mountpoint: string): Promise<Liveness> {
   const answer = statfs(mountpoint).then(

@@ -147,6 +147,53 @@ out(errno_of(lambda: os.pread(fd, 100, 1000000)))`;
   },
 );
 
+test.serial('files of a cache on a stacked file system are relayed, and the log says why, once', async (t) => {
+  const { directory } = await temporaryDirectory(t.teardown);
+  const [merged, lower, upper, work] = [1, 2, 3, 4].map((number) => join(directory, `layer${number}`));
+  if (merged === undefined) return t.fail();
+  await execa('mkdir', [merged, ...[lower, upper, work].flatMap((path) => path ?? [])]);
+  const layers = `lowerdir=${lower},upperdir=${upper},workdir=${work}`;
+  await execa('mount', ['-t', 'overlay', 'overlay', '-o', layers, merged]);
+  t.teardown(async () => void (await execa('umount', ['-l', merged])));
+  const sources = [join(merged, 'one'), join(merged, 'two')];
+  for (const source of sources) await execa('cp', ['/etc/hostname', source]);
+  const files = sources.map((source, index) => ({ path: `easy/${index}.sif`, source }));
+  const { server, config } = await unmounted(t, { files });
+  t.true((await server.start(config)).passthrough);
+  const script = 'out([open(f"{args[0]}/{n}.sif").read() == open("/etc/hostname").read() for n in (0, 1)])';
+  t.deepEqual(await pythonValue('root', script, join(config.mountpoint, 'easy')), [true, true]);
+  t.false((await server.state()).passthrough);
+  t.is(server.log.match(/"code":"ELOOP"/g)?.length, 1);
+});
+
+test.serial(
+  'files that are passed through are read on after a lazy unmount, by force, and without the process',
+  async (t) => {
+    const { server, mountpoint, sha256 } = await mountedFixture(t.teardown, {
+      user: 'root',
+      driver: 'kernel',
+      passthrough: 'auto',
+    });
+    const script = `
+file = open(args[0], 'rb')
+out('open')
+for line in sys.stdin:
+    file.seek(0)
+    out(hashlib.sha256(file.read()).hexdigest())`;
+    const holder = new RunningPython(t.teardown, 'root', script, join(mountpoint, 'easy/one.sif'));
+    await holder.report();
+    const state = await server.unmount({ lazy: true, drainTimeoutMs: 50 });
+    t.true(state.ended);
+    t.is(state.statistics.backingIds, 0);
+    t.is(state.fileSystem.openDescriptors, 0);
+    holder.tell('read');
+    t.is(await holder.report(), sha256);
+    await server.kill();
+    holder.tell('read');
+    t.is(await holder.report(), sha256);
+  },
+);
+
 test.serial('a mount that another mount namespace keeps is ended by force too', async (t) => {
   const { server, mountpoint } = await mountedFixture(t.teardown, {
     user: 'root',
