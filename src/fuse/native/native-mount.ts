@@ -5,6 +5,7 @@
  * - pass reads through, or serve them off the main thread: each read is relayed, at most 128 KiB at a time;
  * - end an `open` whose caller was killed or interrupted: such a process goes only when the open ends;
  * - tell the file system who the caller is;
+ * - keep up with dozens of processes that open and close without a pause: closing lags behind, and descriptors pile up;
  * - show inode numbers that stay the same over restarts (it has 32 bits for them).
  *
  * It needs libfuse.so.2 and a program called fusermount. Its `configure` step, which installs bundled set-uid scripts
