@@ -55,6 +55,8 @@ export class Daemon {
     this.#mount = mount;
     this.#log = log;
     this.ended = mount.ended.then(async () => {
+      // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
+      this.stop();
       await this.#stopping;
       await closers.close();
       log.info('the mount is gone; the daemon ends');

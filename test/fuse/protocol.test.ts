@@ -5,7 +5,6 @@ import type { Attributes, DirectoryEntry } from '../../src/filesystem/contract.j
 import { UNKNOWN_INODE } from '../../src/fuse/protocol/constants.js';
 import { listingReply } from '../../src/fuse/protocol/directory.js';
 import { reserved, struct, u16, u32, u64 } from '../../src/fuse/protocol/layout.js';
-import { statxReply } from '../../src/fuse/protocol/replies.js';
 import { decodeName, decodeRequest } from '../../src/fuse/protocol/requests.js';
 import * as structs from '../../src/fuse/protocol/structs.js';
 
@@ -20,8 +19,6 @@ const SIZES = {
   EntryOut: 128,
   AttrOut: 104,
   SxTime: 16,
-  Statx: 256,
-  StatxOut: 288,
   OpenIn: 8,
   OpenOut: 16,
   ReleaseIn: 24,
@@ -50,8 +47,6 @@ test('fields lie where the kernel has them', (t) => {
   t.is(structs.InitOut.offsets.maxPages, 28);
   t.is(structs.InitOut.offsets.maxStackDepth, 36);
   t.is(structs.OpenOut.offsets.backingId, 12);
-  t.is(structs.Statx.offsets.inode, 32);
-  t.is(structs.StatxOut.offsets.stat, 32);
   t.is(structs.ReadIn.offsets.size, 16);
 });
 
@@ -99,18 +94,6 @@ test('a name of 255 bytes is read, a longer one is ENAMETOOLONG', (t) => {
   };
   t.is(read(255).length, 255);
   t.is(t.throws(() => read(256), { instanceOf: TmaxError }).errno, 'ENAMETOOLONG');
-});
-
-test('STATX tells the basic fields and no birth time', (t) => {
-  const reply = statxReply(9n, attributesOf(5n, 1025), 1500);
-  const { attrValidSeconds, attrValidNs, stat } = structs.StatxOut.read(reply, structs.OutHeader.size);
-  t.is(attrValidSeconds, 1n);
-  t.is(attrValidNs, 500_000_000);
-  t.is(stat.mask, 0x7ff);
-  t.is(stat.size, 1025n);
-  t.is(stat.blocks, 3n);
-  t.is(stat.modify.seconds, 1000n);
-  t.is(stat.birth.seconds, 0n);
 });
 
 function attributesOf(inode: bigint, sizeBytes: number): Attributes {

@@ -22,7 +22,6 @@ import {
   errorReply,
   extendedAttributeReply,
   statisticsReply,
-  statxReply,
   structReply,
 } from '../protocol/replies.js';
 import { decodeBody, decodeName, decodeRequest, opcodeName, type Request } from '../protocol/requests.js';
@@ -94,7 +93,6 @@ export class Session {
       [Opcode.INIT, (request) => this.#init(request)],
       [Opcode.LOOKUP, (request) => this.#lookup(request)],
       [Opcode.GETATTR, (request) => this.#attributes(request)],
-      [Opcode.STATX, (request) => this.#extendedStat(request)],
       [Opcode.OPEN, (request) => this.#open(request)],
       [Opcode.RELEASE, (request) => this.#release(request)],
       [Opcode.OPENDIR, (request) => this.#openDirectory(request)],
@@ -112,7 +110,9 @@ export class Session {
       [Opcode.INTERRUPT, (request) => this.#interrupt(request)],
       [Opcode.DESTROY, ({ unique }) => emptyReply(unique)],
       // FLUSH, LSEEK, FSYNC, IOCTL, … fall to ENOSYS on purpose: the kernel then asks no more and does by itself what
-      // is right for a file that never changes (close at once; SEEK_HOLE is the end; nothing to sync; ENOTTY).
+      // is right for a file that never changes (close at once; SEEK_HOLE is the end; nothing to sync; ENOTTY). STATX
+      // too: all it could add is a birth time, which there is none of, and asking for that would bypass the kernel's own
+      // copy of the attributes, so that an fstat of an open file failed once this process has gone.
     ]);
   }
 
@@ -204,10 +204,6 @@ export class Session {
 
   #attributes({ unique, nodeId }: Request): Buffer {
     return attributesReply(unique, this.#fileSystem.attributes(nodeId), this.#fileSystem.attributeTimeoutMs);
-  }
-
-  #extendedStat({ unique, nodeId }: Request): Buffer {
-    return statxReply(unique, this.#fileSystem.attributes(nodeId), this.#fileSystem.attributeTimeoutMs);
   }
 
   #open(request: Request): Buffer | undefined {

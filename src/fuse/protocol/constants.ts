@@ -91,9 +91,6 @@ export const DeviceIoctl = {
 /** What d_ino says of "..", whose inode a file system behind this interface is not asked for (FUSE_UNKNOWN_INO). */
 export const UNKNOWN_INODE = 0xffffffffn;
 
-/** Bits of `fuse_statx.mask`: the fields of stat(2) (STATX_BASIC_STATS in <linux/stat.h>). */
-export const STATX_BASIC_STATS = 0x7ff;
-
 /**
  * The one namespace of extended attributes that is served. In the others ENOTSUP, not ENODATA, is answered: `ls -l` asks
  * for an access control list and a security label of each file, but of only one where they are not supported.

@@ -37,12 +37,6 @@ export const u64: Field<bigint> = {
   write: (bytes, offset, value) => void bytes.writeBigUInt64LE(value, offset),
 };
 
-export const i64: Field<bigint> = {
-  size: 8,
-  read: (bytes, offset) => bytes.readBigInt64LE(offset),
-  write: (bytes, offset, value) => void bytes.writeBigInt64LE(value, offset),
-};
-
 /** Bytes that are sent as zeros and never looked at. */
 export function reserved(size: number): Field<undefined> {
   return { size, read: () => undefined, write: (bytes, offset) => void bytes.fill(0, offset, offset + size) };

@@ -1,10 +1,9 @@
 /** Builds the replies that go back to the kernel: a `fuse_out_header`, then the body, in one buffer. Pure. */
 
 import type { Attributes, FileSystemStatistics } from '../../filesystem/contract.js';
-import { STATX_BASIC_STATS } from './constants.js';
 import type { Struct } from './layout.js';
 import { MAX_NAME_BYTES } from './requests.js';
-import { AttrOut, EntryOut, GetxattrOut, OutHeader, StatfsOut, StatxOut } from './structs.js';
+import { AttrOut, EntryOut, GetxattrOut, OutHeader, StatfsOut } from './structs.js';
 
 const S_IFDIR = 0o040000;
 const S_IFREG = 0o100000;
@@ -58,36 +57,6 @@ export function attributesReply(unique: bigint, attributes: Attributes, timeoutM
     attrValidSeconds: valid.seconds,
     attrValidNs: valid.nanoseconds,
     attr: attrValues(attributes),
-  });
-}
-
-export function statxReply(unique: bigint, attributes: Attributes, timeoutMs: number): Buffer {
-  const valid = kernelTime(timeoutMs);
-  const time = { seconds: BigInt(attributes.modifiedSeconds), nanoseconds: 0, padding: undefined };
-  const attr = attrValues(attributes);
-  return structReply(unique, StatxOut, {
-    attrValidSeconds: valid.seconds,
-    attrValidNs: valid.nanoseconds,
-    stat: {
-      mask: STATX_BASIC_STATS,
-      blockSize: attr.blockSize,
-      attributes: 0n,
-      linkCount: attr.linkCount,
-      uid: attr.uid,
-      gid: attr.gid,
-      mode: attr.mode,
-      spare0: undefined,
-      inode: attr.inode,
-      size: attr.size,
-      blocks: attr.blocks,
-      attributesMask: 0n,
-      access: time,
-      birth: { seconds: 0n, nanoseconds: 0, padding: undefined },
-      change: time,
-      modify: time,
-      deviceNumbers: undefined,
-      spare2: undefined,
-    },
   });
 }
 

@@ -3,7 +3,7 @@
  * `*In` follows the header of a request, `*Out` that of a reply.
  */
 
-import { i32, i64, reserved, struct, u16, u32, u64 } from './layout.js';
+import { i32, reserved, struct, u16, u32, u64 } from './layout.js';
 
 export const InHeader = struct('fuse_in_header', {
   length: u32,
@@ -76,37 +76,6 @@ export const AttrOut = struct('fuse_attr_out', {
   attrValidNs: u32,
   dummy: reserved(4),
   attr: Attr,
-});
-
-export const SxTime = struct('fuse_sx_time', { seconds: i64, nanoseconds: u32, padding: reserved(4) });
-
-export const Statx = struct('fuse_statx', {
-  mask: u32,
-  blockSize: u32,
-  attributes: u64,
-  linkCount: u32,
-  uid: u32,
-  gid: u32,
-  mode: u16,
-  spare0: reserved(2),
-  inode: u64,
-  size: u64,
-  blocks: u64,
-  attributesMask: u64,
-  access: SxTime,
-  birth: SxTime,
-  change: SxTime,
-  modify: SxTime,
-  deviceNumbers: reserved(16),
-  spare2: reserved(112),
-});
-
-export const StatxOut = struct('fuse_statx_out', {
-  attrValidSeconds: u64,
-  attrValidNs: u32,
-  flags: u32,
-  spare: reserved(16),
-  stat: Statx,
 });
 
 export const OpenIn = struct('fuse_open_in', { flags: u32, openFlags: u32 });
