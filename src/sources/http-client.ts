@@ -37,6 +37,9 @@ export interface HttpRequest {
   readonly onReply: (reply: HttpReply) => BodySink | undefined;
 }
 
+/** What undici says when its connections were closed from this side. */
+const CLOSED_CODES: ReadonlySet<string> = new Set(['UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
+
 /** What OpenSSL says of a certificate that no retry will mend. */
 const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
   'CERT_HAS_EXPIRED',
@@ -128,9 +131,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     clearTimeout(this.#firstByteTimer);
     const first = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);
     this.#reply = { status, header: (name) => first(headers[name]) };
-    const { idleTimeoutMs } = this.#settings;
-    const stalled = `the answer stalled: less than ${MIN_IDLE_PERIOD_BYTES} bytes in ${idleTimeoutMs} ms`;
-    this.#idleTimer = setTimeout(() => this.#fail(this.#transportFailure(stalled)), idleTimeoutMs);
+    this.#startPeriod();
     try {
       this.#sink = this.#request.onReply(this.#reply);
     } catch (error) {
@@ -139,9 +140,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    if (this.#settled) return;
+    // undici hands on an empty piece whenever the flow is resumed.
+    if (this.#settled || chunk.length === 0) return;
     this.#bytesThisPeriod += chunk.length;
-    if (this.#bytesThisPeriod >= MIN_IDLE_PERIOD_BYTES) this.#restartPeriod();
+    if (this.#bytesThisPeriod >= MIN_IDLE_PERIOD_BYTES) this.#startPeriod();
     if (this.#sink === undefined) {
       this.#discard(chunk.length);
       return;
@@ -177,16 +179,20 @@ class Exchange implements Dispatcher.DispatchHandler {
       () => {
         this.#taken = undefined;
         if (this.#settled) return;
-        this.#restartPeriod();
+        this.#startPeriod();
         controller.resume();
       },
       (error: unknown) => this.#fail(error),
     );
   }
 
-  #restartPeriod(): void {
+  /** Within each period some bytes must come. The timer is made anew: one that was cleared does not come back. */
+  #startPeriod(): void {
+    const { idleTimeoutMs } = this.#settings;
     this.#bytesThisPeriod = 0;
-    this.#idleTimer?.refresh();
+    clearTimeout(this.#idleTimer);
+    const stalled = `the answer stalled: less than ${MIN_IDLE_PERIOD_BYTES} bytes in ${idleTimeoutMs} ms`;
+    this.#idleTimer = setTimeout(() => this.#fail(this.#transportFailure(stalled)), idleTimeoutMs);
   }
 
   #discard(bytes: number): void {
@@ -221,6 +227,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     const { origin, host } = this.#request.url;
     const through = this.#proxy;
     const code = cause === undefined ? undefined : systemErrorCode(cause);
+    if (code !== undefined && CLOSED_CODES.has(code)) return aborted();
     if (code !== undefined && CERTIFICATE_CODES.has(code)) {
       const hint = 'if a proxy opens TLS here, set SSL_CERT_FILE to a bundle with its authority';
       return new TmaxError('EHOSTUNREACH', `the certificate of ${host} is not trusted (${code}): ${hint}`, {
@@ -244,10 +251,10 @@ export function headerNumber(reply: HttpReply, name: string): number | undefined
   return Number.isSafeInteger(value) ? value : undefined;
 }
 
-/** Where a redirect leads. Errors: EBADMSG nowhere that HTTP can go. */
+/** Where a redirect leads. Errors: a `TransientFailure` with EBADMSG, nowhere that HTTP can go. */
 export function parseLocation(reply: HttpReply, base: URL): URL {
   const location = reply.header('location') ?? '';
   const next = URL.canParse(location, base.href) ? new URL(location, base) : undefined;
   if (next !== undefined && (next.protocol === 'http:' || next.protocol === 'https:')) return next;
-  throw new TmaxError('EBADMSG', `${base.host} redirects to something that is no web address`, { source: 'hub' });
+  throw new TransientFailure('EBADMSG', `${base.host} redirects to something that is no web address`);
 }
