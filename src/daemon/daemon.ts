@@ -16,6 +16,8 @@ import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
 import { prepareMountpoint } from '../fuse/mounts.js';
 import { HubClient } from '../sources/hub-client.js';
 import { HubSource } from '../sources/hub-source.js';
+import { METADATA_RETRY } from '../sources/limits.js';
+import { RateGovernor } from '../sources/rate-governor.js';
 import type { Source } from '../sources/source.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { version } from '../version.js';
@@ -142,9 +144,11 @@ async function startDaemon(
   closers.add(() => space.close());
 
   const hub = settings.offline ? undefined : hubSettings(settings, log);
-  const client = hub === undefined ? undefined : new HubClient(hub);
+  // One pause for both where the Hub asks for one.
+  const governor = new RateGovernor();
+  const client = hub === undefined ? undefined : new HubClient(hub, METADATA_RETRY, governor);
   if (client !== undefined) closers.add(() => client.close());
-  const sources: Source[] = hub === undefined ? [] : [new HubSource(hub)];
+  const sources: Source[] = hub === undefined ? [] : [new HubSource(hub, governor)];
   for (const source of sources) closers.add(() => source.close());
   const verifier = new Verifier({ threads: VERIFY_THREADS });
   closers.add(() => verifier.close());

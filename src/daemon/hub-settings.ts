@@ -11,8 +11,6 @@ const CONNECT_TIMEOUT_MS = 10_000;
 const HEADERS_TIMEOUT_MS = 30_000;
 /** A body that stands still this long is asked for anew, from where it stopped. */
 const IDLE_TIMEOUT_MS = 20_000;
-/** Ranges of one large blob at one time: a single connection seldom fills a fast pipe. */
-const CONNECTIONS_PER_BLOB = 4;
 
 export function hubSettings(settings: Settings, log: Logger): HubSourceSettings {
   return {
@@ -24,7 +22,6 @@ export function hubSettings(settings: Settings, log: Logger): HubSourceSettings 
     idleTimeoutMs: IDLE_TIMEOUT_MS,
     proxy: settings.proxy,
     caFile: settings.caFile,
-    connectionsPerBlob: CONNECTIONS_PER_BLOB,
     log,
   };
 }

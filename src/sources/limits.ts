@@ -41,6 +41,12 @@ export const METADATA_RETRY: RetrySettings = {
 /** Fresh URLs in a row that the storage refuses: each costs a hit of the resolver, and the reason is not the URL's age. */
 export const MAX_REFUSED_URLS = 5;
 
+/**
+ * Answers in a row, without progress, that can't be the blob (a web page, another length, another range). Unlike silence
+ * they seldom heal within minutes, and whoever waits is told sooner: after about ten seconds.
+ */
+export const MAX_WRONG_ANSWERS = 6;
+
 /** A chain of redirects longer than this is a loop; the Hub needs two. */
 export const MAX_REDIRECTS = 5;
 

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf, TmaxError } from '../errors.js';
 import { aborted, TransientFailure } from './failure.js';
-import { MAX_REFUSED_URLS, type RetrySettings } from './limits.js';
+import { MAX_REFUSED_URLS, MAX_WRONG_ANSWERS, type RetrySettings } from './limits.js';
 
 export interface AttemptsOptions {
   readonly settings: RetrySettings;
@@ -20,6 +20,7 @@ export class Attempts {
   readonly #options: AttemptsOptions;
   readonly #startedAt: number;
   #failures = 0;
+  #wrongAnswers = 0;
   #refusedUrls = 0;
   #progressAtFailure = 0;
 
@@ -49,15 +50,20 @@ export class Attempts {
     const { settings, signal, progress = () => 0, onRetry } = this.#options;
     if (signal.aborted) throw aborted();
     if (!(thrown instanceof TransientFailure)) throw thrown;
-    if (progress() > this.#progressAtFailure) this.#failures = 0;
+    if (progress() > this.#progressAtFailure) {
+      this.#failures = 0;
+      this.#wrongAnswers = 0;
+    }
     this.#progressAtFailure = progress();
     this.#failures += 1;
+    this.#wrongAnswers = thrown.errno === 'EBADMSG' ? this.#wrongAnswers + 1 : 0;
     this.#refusedUrls = thrown.staleUrl ? this.#refusedUrls + 1 : 0;
 
     const waitMs = this.#waitMs(thrown);
     const elapsedMs = performance.now() - this.#startedAt;
     const spent =
       this.#failures >= settings.maxAttemptsWithoutProgress ||
+      this.#wrongAnswers >= MAX_WRONG_ANSWERS ||
       this.#refusedUrls >= MAX_REFUSED_URLS ||
       elapsedMs + waitMs > settings.totalBudgetMs;
     if (spent) throw this.#final(thrown, elapsedMs);
