@@ -25,6 +25,7 @@ import {
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { systemErrorCode, TmaxError } from '../errors.js';
+import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
 import { type Proof, readProof, writeProof } from './proof.js';
@@ -64,7 +65,7 @@ export class BlobStore {
     const layout = new CacheLayout(root);
     try {
       for (const folder of [root, layout.blobs, layout.proofs, layout.partials, layout.quarantine]) {
-        await mkdir(folder, { recursive: true, mode: 0o755 });
+        makeFolder(folder);
       }
     } catch (cause) {
       throw new TmaxError(

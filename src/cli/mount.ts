@@ -4,7 +4,7 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as v from 'valibot';
@@ -13,6 +13,7 @@ import { defaultLogFile, fileLogger, standardLogger } from '../daemon/log.js';
 import { serviceNotifier } from '../daemon/service-notification.js';
 import { type MountWords, readSettings, type Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError } from '../errors.js';
+import { makeFolder } from '../folders.js';
 import { packageRoot } from '../version.js';
 
 export interface MountCommandOptions extends MountWords {
@@ -40,7 +41,7 @@ async function startInBackground(
   args: readonly string[],
 ): Promise<void> {
   const path = resolve(logFile ?? defaultLogFile(settings.mountpoint, process.env));
-  mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
+  makeFolder(dirname(path));
   const output = openSync(path, 'a', 0o644);
   const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
   const words = ['mount', ...args, '--foreground', '--log-file', path];
@@ -70,7 +71,7 @@ function firstReport(daemon: ChildProcess): Promise<Report> {
 
 async function serve(settings: Settings, logFile: string | undefined): Promise<void> {
   const log =
-    logFile === undefined ? standardLogger(settings.logLevel) : await fileLogger(settings.logLevel, resolve(logFile));
+    logFile === undefined ? standardLogger(settings.logLevel) : fileLogger(settings.logLevel, resolve(logFile));
   const notify = serviceNotifier(process.env);
   let daemon: Daemon;
   try {

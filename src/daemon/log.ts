@@ -3,12 +3,12 @@
  * A file is bounded: it is rolled at `LOG_FILE_LIMIT`, and `OLD_LOG_FILES` older ones are kept.
  */
 
-import { mkdir } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import { createStream } from 'rotating-file-stream';
+import { makeFolder } from '../folders.js';
 import type { LogLevel } from './settings.js';
 
 const LOG_FILE_LIMIT = '20M';
@@ -23,8 +23,8 @@ export function standardLogger(level: LogLevel): Logger {
 }
 
 /** A logger into a file, rolled at a size limit. */
-export async function fileLogger(level: LogLevel, path: string): Promise<Logger> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+export function fileLogger(level: LogLevel, path: string): Logger {
+  makeFolder(dirname(path));
   const stream = createStream(basename(path), { path: dirname(path), size: LOG_FILE_LIMIT, rotate: OLD_LOG_FILES });
   // A full or broken log disk must not end a daemon whose mount still works: the lines are lost, and said to be on stderr.
   stream.on('error', (error) =>

@@ -4,10 +4,11 @@
  */
 
 import { createHash } from 'node:crypto';
-import { lstatSync, mkdirSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { TmaxError } from '../errors.js';
+import { makeFolder } from '../folders.js';
 
 /** Extended attribute of the mount's root that holds the path of the control socket, without its "user.tmaxfs." */
 export const CONTROL_ATTRIBUTE = 'control';
@@ -24,7 +25,7 @@ export function controlSocketPath(
       : environment['XDG_RUNTIME_DIR']
         ? join(environment['XDG_RUNTIME_DIR'], 'tmaxfs')
         : join(tmpdir(), `tmaxfs-${uid}`);
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  makeFolder(folder, 0o700);
   const stats = lstatSync(folder);
   if (!stats.isDirectory() || stats.uid !== uid || (stats.mode & 0o022) !== 0) {
     throw new TmaxError('EPERM', `${folder} is not a folder of this user alone; remove it, or set XDG_RUNTIME_DIR`, {
