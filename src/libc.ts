@@ -18,6 +18,7 @@ export const MNT_DETACH = 2;
 export const UMOUNT_NOFOLLOW = 8;
 
 const F_DUPFD_CLOEXEC = 1030;
+const POSIX_FADV_DONTNEED = 4;
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
 const SOCK_DGRAM = 2;
@@ -81,6 +82,7 @@ interface Bindings {
   ioctl: Call<[number, number, Buffer]>;
   fcntl: Call<[number, number, number]>;
   flock: Call<[number, number]>;
+  posix_fadvise: Call<[number, number, number, number]>;
   socketpair: Call<[number, number, number, Buffer]>;
   socket: Call<[number, number, number]>;
   sendto: Call<[number, Buffer, number, number, Buffer, number]>;
@@ -118,6 +120,7 @@ function bind(): Bindings {
     ioctl: library.func('int ioctl(int, unsigned long, void *)'),
     fcntl: library.func('int fcntl(int, int, int)'),
     flock: library.func('int flock(int, int)'),
+    posix_fadvise: library.func('int posix_fadvise(int, int64_t, int64_t, int)'),
     socketpair: library.func('int socketpair(int, int, int, void *)'),
     socket: library.func('int socket(int, int, int)'),
     sendto: library.func('int64_t sendto(int, void *, size_t, int, void *, unsigned int)'),
@@ -175,6 +178,14 @@ export function flock(descriptor: number, mode: FlockMode): boolean {
   const failure = new SystemCallError('flock', libc().errno(), String(descriptor));
   if (failure.code === 'EAGAIN' || failure.code === 'EWOULDBLOCK') return false;
   throw failure;
+}
+
+/**
+ * Lets go of what the page cache holds of a part of a file, as far as nobody has it mapped: the next read asks the disk.
+ * Advice only, so a kernel or file system that does not take it is no error.
+ */
+export function forgetCachedPages(descriptor: number, offsetBytes: number, lengthBytes: number): void {
+  libc().posix_fadvise(descriptor, offsetBytes, lengthBytes, POSIX_FADV_DONTNEED);
 }
 
 /** Two connected stream sockets, closed on exec. */

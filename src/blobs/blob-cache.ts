@@ -11,18 +11,16 @@ import PQueue from 'p-queue';
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
-import {
-  type FetchEnvironment,
-  type FetchProgress,
-  type FetchResult,
-  fetchBlob,
-  interrupted,
-  refusalError,
-} from './blob-fetch.js';
-import type { BlobStore } from './blob-store.js';
-import { Capacity, type CapacityLimits, type CapacityUse } from './capacity.js';
-import { covers } from './proof.js';
-import { Quarantine, type QuarantineRecord } from './quarantine.js';
+import type { Finding } from '../verify/verdict.js';
+import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
+import { type FetchEnvironment, type FetchProgress, type FetchResult, fetchBlob } from './blob-fetch.js';
+import type { BlobCacheStatistics, BlobState, FailedFetch, OpenLabel } from './blob-report.js';
+import type { BlobStore, OpenBlob } from './blob-store.js';
+import { Capacity, type CapacityLimits } from './capacity.js';
+import type { Proof } from './proof.js';
+import { ProvenBlobs } from './proven-blobs.js';
+import { Quarantine } from './quarantine.js';
+import { interrupted, refusalError } from './refusal.js';
 
 export interface BlobCacheOptions extends Pick<FetchEnvironment, 'sources' | 'prover' | 'verifierVersion' | 'level'> {
   readonly store: BlobStore;
@@ -31,55 +29,14 @@ export interface BlobCacheOptions extends Pick<FetchEnvironment, 'sources' | 'pr
   readonly openTimeoutMs: number;
   /** Fetches at one time; further ones queue. */
   readonly maxFetches: number;
+  readonly architecture: ArchitecturePolicy;
   readonly log: Logger;
-}
-
-/** What an open says of itself, for the log. */
-export interface OpenLabel {
-  readonly variant: string;
-  readonly task: string;
 }
 
 /** A blob held open. Its bytes stay readable through `descriptor` until `release`, whatever happens to the cache. */
 export interface Lease {
   readonly descriptor: number;
   release(): void;
-}
-
-export type BlobState =
-  | { readonly state: 'absent' | 'ready' }
-  | {
-      readonly state: 'queued' | 'fetching' | 'verifying' | 'publishing';
-      readonly receivedBytes: number;
-      readonly waiters: number;
-    }
-  | { readonly state: 'quarantined'; readonly record: QuarantineRecord };
-
-export interface FetchInFlight extends FetchProgress {
-  readonly address: BlobAddress;
-  readonly label: OpenLabel;
-  readonly startedAtMs: number;
-  readonly waiters: number;
-}
-
-export interface FailedFetch {
-  readonly at: string;
-  readonly path: string;
-  readonly errno: string;
-  readonly message: string;
-}
-
-export interface BlobCacheStatistics {
-  readonly use: CapacityUse;
-  readonly hits: number;
-  readonly misses: number;
-  readonly fetched: number;
-  readonly fetchedBytes: number;
-  readonly failed: number;
-  readonly evicted: number;
-  readonly flights: readonly FetchInFlight[];
-  readonly quarantine: readonly QuarantineRecord[];
-  readonly lastFailures: readonly FailedFetch[];
 }
 
 interface LeasedBlob {
@@ -116,8 +73,8 @@ export class BlobCache {
   readonly #queue: PQueue;
   readonly #leased = new Map<string, LeasedBlob>();
   readonly #flights = new Map<string, Flight>();
-  /** Blobs whose proof was read and found to cover this very file, with the file's modification time. */
-  readonly #proven = new Map<string, number>();
+  readonly #proven: ProvenBlobs;
+  readonly #gate: ArchitectureGate;
   readonly #touchedAtMs = new Map<string, number>();
   readonly #lastFailures: FailedFetch[] = [];
   readonly #stopping = new AbortController();
@@ -129,13 +86,17 @@ export class BlobCache {
     // Every fetch listens to it, in several places.
     setMaxListeners(0, this.#stopping.signal);
     this.#queue = new PQueue({ concurrency: options.maxFetches });
+    this.#gate = new ArchitectureGate(options.architecture, options.log);
+    this.#proven = new ProvenBlobs(options.store, options.level, options.verifierVersion);
     this.#capacity = new Capacity(options.store, options.limits, (sha256, sizeBytes) => {
       this.#counts.evicted += 1;
-      this.#proven.delete(sha256);
+      this.#proven.forget(sha256);
+      this.#gate.forget(sha256);
       this.#touchedAtMs.delete(sha256);
       options.log.info({ blob: sha256, bytes: sizeBytes }, 'evicted a blob, least recently used, to make room');
     });
-    this.#environment = { ...options, quarantine, capacity: this.#capacity };
+    const isHeld = (sha256: string) => this.#leased.has(sha256);
+    this.#environment = { ...options, quarantine, capacity: this.#capacity, proven: this.#proven, isHeld };
   }
 
   /** Finds again what earlier runs left below the store's root. */
@@ -143,7 +104,8 @@ export class BlobCache {
     const quarantine = new Quarantine(options.store.layout);
     await quarantine.load();
     const cache = new BlobCache(options, quarantine);
-    for (const { sha256, sizeBytes } of await options.store.scan()) cache.#capacity.idle(sha256, sizeBytes);
+    await options.store.removeStrays();
+    for (const { sha256, sizeBytes } of await options.store.list()) cache.#capacity.idle(sha256, sizeBytes);
     for (const { sha256, sizeBytes } of await options.store.scanPartials()) cache.#capacity.abandon(sha256, sizeBytes);
     await cache.#capacity.shrink();
     return cache;
@@ -176,7 +138,30 @@ export class BlobCache {
     }
     const record = this.#quarantine.get(sha256);
     if (record !== undefined) return { state: 'quarantined', record };
-    return { state: this.#capacity.has(sha256) ? 'ready' : 'absent' };
+    if (!this.#capacity.has(sha256)) return { state: 'absent' };
+    const proof = this.#proven.claimed(sha256);
+    if (proof === undefined) return { state: 'unproven' };
+    return { state: 'ready', architecture: proof.architecture, refusal: this.#gate.refusal(proof) };
+  }
+
+  /** Whether a blob is on disk and nobody here holds it open. */
+  isIdle(sha256: string): boolean {
+    return this.#capacity.has(sha256) && !this.#leased.has(sha256);
+  }
+
+  get isFetching(): boolean {
+    return this.#flights.size > 0;
+  }
+
+  /** Takes a blob that was found damaged out of service. It is fetched anew at its next open. */
+  async drop(sha256: string, finding: Finding): Promise<void> {
+    this.#options.log.warn(
+      { blob: sha256, ...finding },
+      `a blob in the cache is damaged: ${finding.message}; it is removed, and fetched anew at its next open`,
+    );
+    await this.#options.store.withdrawProof(sha256);
+    this.#proven.forget(sha256);
+    if (await this.#options.store.remove(sha256)) this.#capacity.forget(sha256);
   }
 
   statistics(): BlobCacheStatistics {
@@ -186,18 +171,16 @@ export class BlobCache {
       flights: [...this.#flights.values()].map(({ address, label, startedAtMs, progress, waiters }) => {
         return { address, label, startedAtMs, ...progress, waiters: waiters.size };
       }),
-      quarantine: [...this.#quarantine.records],
+      quarantine: this.#quarantine.records(),
       lastFailures: this.#lastFailures,
     };
   }
 
   /** Looks at the disk, and answers for each blob whether it is there, whole and proven, or quarantined. */
   async onDisk(): Promise<(sha256: string) => { isReady: boolean; isQuarantined: boolean }> {
-    const { store, level, verifierVersion } = this.#options;
     const ready = new Set<string>();
-    for (const stored of await store.scan()) {
-      const proof = store.proof(stored.sha256);
-      if (proof !== undefined && covers(proof, stored, level, verifierVersion)) ready.add(stored.sha256);
+    for (const stored of await this.#options.store.list()) {
+      if (this.#proven.proofOf(stored) !== undefined) ready.add(stored.sha256);
     }
     return (sha256) => ({ isReady: ready.has(sha256), isQuarantined: this.#quarantine.get(sha256) !== undefined });
   }
@@ -208,39 +191,48 @@ export class BlobCache {
     await this.#queue.onIdle();
   }
 
+  /** Errors: EBADMSG it is for another machine, and that is not to be served. */
   #leaseReady(address: BlobAddress): Lease | undefined {
     const { sha256 } = address;
-    let leased = this.#leased.get(sha256);
-    if (leased === undefined) {
-      const opened = this.#openProven(address);
-      if (opened === undefined) return undefined;
-      leased = { ...opened, count: 0 };
-      this.#leased.set(sha256, leased);
-      this.#capacity.lease(sha256, leased.sizeBytes);
+    const leased = this.#leased.get(sha256);
+    if (leased !== undefined) {
+      // Somebody may have found it damaged since it was opened first.
+      if (this.#provenAndServed(address, leased) === undefined) return undefined;
+      leased.count += 1;
+      return this.#lease(sha256, leased);
     }
-    leased.count += 1;
-    return this.#lease(sha256, leased);
+    const opened = this.#openProven(address);
+    if (opened === undefined) return undefined;
+    const first = { ...opened, count: 1 };
+    this.#leased.set(sha256, first);
+    this.#capacity.lease(sha256, first.sizeBytes);
+    return this.#lease(sha256, first);
   }
 
-  #openProven(address: BlobAddress): { descriptor: number; sizeBytes: number; modifiedSeconds: number } | undefined {
-    const { store, level, verifierVersion } = this.#options;
-    const { sha256, sizeBytes } = address;
-    const opened = store.openBlob(sha256);
+  #openProven(address: BlobAddress): OpenBlob | undefined {
+    const { sha256 } = address;
+    const opened = this.#options.store.openBlob(sha256);
     if (opened === undefined) {
       this.#capacity.forget(sha256);
-      this.#proven.delete(sha256);
+      this.#proven.forget(sha256);
       return undefined;
     }
-    if (opened.sizeBytes === sizeBytes) {
-      if (this.#proven.get(sha256) === opened.modifiedSeconds) return opened;
-      const proof = store.proof(sha256);
-      if (proof !== undefined && covers(proof, { sha256, ...opened }, level, verifierVersion)) {
-        this.#proven.set(sha256, opened.modifiedSeconds);
-        return opened;
-      }
+    let proof: Proof | undefined;
+    try {
+      proof = this.#provenAndServed(address, opened);
+    } finally {
+      if (proof === undefined) closeSync(opened.descriptor);
     }
-    closeSync(opened.descriptor);
-    return undefined;
+    return proof === undefined ? undefined : opened;
+  }
+
+  #provenAndServed(
+    { sha256, sizeBytes, path }: BlobAddress,
+    file: { readonly sizeBytes: number; readonly modifiedSeconds: number },
+  ): Proof | undefined {
+    const proof = file.sizeBytes === sizeBytes ? this.#proven.proofOf({ sha256, ...file }) : undefined;
+    if (proof !== undefined) this.#gate.admit(proof, path);
+    return proof;
   }
 
   #lease(sha256: string, leased: LeasedBlob): Lease {
@@ -256,6 +248,8 @@ export class BlobCache {
         closeSync(leased.descriptor);
         this.#capacity.idle(sha256, leased.sizeBytes);
         this.#touch(sha256, leased.modifiedSeconds);
+        // Nothing keeps it from being fetched anew any more.
+        if (this.#quarantine.get(sha256)?.cause === 'disk') void this.#quarantine.remove(sha256);
       },
     };
   }
@@ -283,10 +277,14 @@ export class BlobCache {
         act();
       };
       const waiter: Waiter = {
-        landed: () => {
-          const lease = this.#leaseReady(address);
-          settle(() => (lease === undefined ? reject(vanished(address)) : resolve(lease)));
-        },
+        landed: () =>
+          settle(() => {
+            try {
+              resolve(this.#leaseReady(address) ?? throwVanished(address));
+            } catch (error) {
+              reject(error);
+            }
+          }),
         failed: (error) => settle(() => reject(error)),
       };
       const onAbort = () => settle(() => reject(interrupted(address)));
@@ -326,7 +324,7 @@ export class BlobCache {
 
   #landed({ address, label, startedAtMs, waiters }: Flight, result: FetchResult): void {
     const { sha256, sizeBytes } = address;
-    this.#capacity.idle(sha256, sizeBytes);
+    if (!this.#leased.has(sha256)) this.#capacity.idle(sha256, sizeBytes);
     for (const waiter of [...waiters]) waiter.landed();
     if (result.source === 'cache') return;
     this.#counts.fetched += 1;
@@ -352,9 +350,12 @@ export class BlobCache {
   }
 }
 
-function vanished(address: BlobAddress): TmaxError {
-  const words = `${address.path} was fetched and proven, and then was not in the cache: something else removes files there`;
-  return new TmaxError('EIO', `${words}; open it again`, { source: 'cache', level: 'error' });
+function throwVanished(address: BlobAddress): never {
+  const words = `${address.path} was fetched and proven, and then was not in the cache: something else changes files there`;
+  throw new TmaxError('EIO', `${words}; open it again, once it is closed everywhere`, {
+    source: 'cache',
+    level: 'error',
+  });
 }
 
 function secondsSince(startedAtMs: number): number {

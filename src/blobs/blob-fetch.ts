@@ -7,39 +7,22 @@
 
 import { closeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Logger } from 'pino';
-import { messageOf, TmaxError, toTmaxError } from '../errors.js';
-import type { BlobAddress, Download, Source } from '../sources/source.js';
-import type { Finding, Verdict, VerifyLevel } from '../verify/verdict.js';
-import type { BlobStore, LockedPartial } from './blob-store.js';
+import type { BlobAddress } from '../sources/source.js';
+import { type DownloadEnvironment, downloadProven } from './blob-download.js';
+import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
-import { covers } from './proof.js';
-import type { Quarantine } from './quarantine.js';
+import type { ProvenBlobs } from './proven-blobs.js';
+import { interrupted, refuse } from './refusal.js';
+import { type CheckEnvironment, checkStored } from './stored-blob-check.js';
 
 /** How often the lock of another process's fetch is tried. */
 const LOCK_POLL_MS = 250;
-/** A source whose bytes have the wrong digest is asked this often in all: the first time may have been a broken transfer. */
-const MAX_DIGEST_TRIES = 2;
 
-export interface Prover {
-  verify(
-    path: string,
-    expectation: { sizeBytes: number; sha256: string; computedSha256?: string },
-    level: VerifyLevel,
-    options: { signal: AbortSignal },
-  ): Promise<Verdict>;
-}
-
-export interface FetchEnvironment {
-  readonly store: BlobStore;
+export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment {
   readonly capacity: Capacity;
-  readonly quarantine: Quarantine;
-  /** In the order in which they are asked. */
-  readonly sources: readonly Source[];
-  readonly prover: Prover;
-  readonly verifierVersion: number;
-  readonly level: VerifyLevel;
-  readonly log: Logger;
+  readonly proven: ProvenBlobs;
+  /** Whether files of this blob are open through this very daemon, so that it can't be replaced. */
+  readonly isHeld: (sha256: string) => boolean;
 }
 
 export type FetchPhase = 'queued' | 'fetching' | 'verifying' | 'publishing';
@@ -94,45 +77,43 @@ async function leftIn(partial: LockedPartial): Promise<number> {
   return stats.nlink === 0 || isPublished ? 0 : stats.blocks * 512;
 }
 
-/** True where the blob is on disk and proven, if need be only now; a stored blob that fails is removed. */
+/**
+ * True where the blob is on disk and proven, if need be only now. A stored blob that fails is removed, to be fetched anew;
+ * while files of it are open that must wait, since the kernel shows all opens of an inode the one same file.
+ */
 async function proveStored(
   environment: FetchEnvironment,
   address: BlobAddress,
   progress: FetchProgress,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const { store, capacity, prover, level, verifierVersion, log } = environment;
-  const stored = store.openBlob(address.sha256);
-  if (stored === undefined) return false;
-  // The descriptor's shared lock keeps every process from evicting the file while it is read.
-  let verdict: Verdict;
-  try {
-    const file = { sha256: address.sha256, ...stored };
-    const proof = store.proof(address.sha256);
-    if (proof !== undefined && covers(proof, file, level, verifierVersion) && stored.sizeBytes === address.sizeBytes)
-      return true;
-    progress.phase = 'verifying';
-    verdict = await prover.verify(store.layout.blob(address.sha256), address, level, { signal });
-    if (verdict.outcome === 'valid') {
-      await store.writeProof({
-        ...file,
-        level,
-        verifierVersion,
-        provenAt: new Date().toISOString(),
-        source: proof?.source ?? 'cache',
-      });
-      return true;
-    }
-  } finally {
-    closeSync(stored.descriptor);
+  const { store, capacity, proven, quarantine, log, isHeld } = environment;
+  const { sha256, path } = address;
+  if (isProven(environment, address)) return true;
+  progress.phase = 'verifying';
+  const check = await checkStored(environment, address, signal);
+  if (check.kind === 'sound') {
+    await quarantine.remove(sha256);
+    return true;
   }
-  log.warn(
-    { blob: address.sha256, path: address.path, ...verdict.finding },
-    `a blob in the cache is no longer what it was proven to be: ${verdict.finding.message}; it is removed and fetched anew`,
-  );
-  await store.remove(address.sha256);
-  capacity.forget(address.sha256);
+  if (check.kind === 'absent') return false;
+  const { finding, level } = check;
+  const words = `a blob in the cache is no longer what it was proven to be: ${finding.message}`;
+  if (isHeld(sha256)) {
+    throw await refuse(environment, address, { cause: 'disk', level, finding, source: 'cache' });
+  }
+  log.warn({ blob: sha256, path, ...finding }, `${words}; it is removed and fetched anew`);
+  await store.remove(sha256);
+  proven.forget(sha256);
+  capacity.forget(sha256);
   return false;
+}
+
+function isProven({ store, proven }: FetchEnvironment, { sha256, sizeBytes }: BlobAddress): boolean {
+  const stored = store.openBlob(sha256);
+  if (stored === undefined) return false;
+  closeSync(stored.descriptor);
+  return stored.sizeBytes === sizeBytes && proven.proofOf({ sha256, ...stored }) !== undefined;
 }
 
 async function fetchInto(
@@ -142,174 +123,41 @@ async function fetchInto(
   progress: FetchProgress,
   signal: AbortSignal,
 ): Promise<FetchResult> {
-  const { store, quarantine, prover, level, verifierVersion } = environment;
-  const { source, download } = await downloadProven(environment, partial, address, progress, signal);
+  const { store, capacity, quarantine, prover, level, verifierVersion, log } = environment;
+  const { sha256, sizeBytes, path } = address;
+  progress.phase = 'fetching';
+  const { source, download } = await downloadProven(environment, partial, address, {
+    signal,
+    onSource: (name) => {
+      progress.source = name;
+    },
+    onProgress: (receivedBytes) => {
+      progress.receivedBytes = receivedBytes;
+      capacity.written(sha256, receivedBytes);
+    },
+  });
   progress.phase = 'verifying';
   const expectation = { ...address, computedSha256: download.sha256 };
   const verdict = await prover.verify(partial.path, expectation, level, { signal });
   if (verdict.outcome !== 'valid') {
-    await discard(partial);
+    await partial.handle.truncate(0);
     // The digest agreed, so this is what the repository publishes: only another commit can mend it.
-    throw await refuse(environment, address, source, 'image', verdict.finding, verdict.level);
+    const { finding } = verdict;
+    throw await refuse(environment, address, { cause: 'image', level: verdict.level, finding, source: source.name });
   }
   progress.phase = 'publishing';
-  await store.publish(address.sha256, partial, {
-    sha256: address.sha256,
-    sizeBytes: address.sizeBytes,
-    level,
-    verifierVersion,
-    provenAt: new Date().toISOString(),
-    source: source.name,
-  });
-  await quarantine.remove(address.sha256);
-  for (const warning of verdict.warnings) {
-    environment.log.warn({ blob: address.sha256, path: address.path, ...warning }, `verify: ${warning.message}`);
-  }
-  return { source: source.name, downloadedBytes: download.sizeBytes - download.resumedBytes };
-}
-
-/** Bytes of the right length and digest, from the first source that has them. */
-async function downloadProven(
-  environment: FetchEnvironment,
-  partial: LockedPartial,
-  address: BlobAddress,
-  progress: FetchProgress,
-  signal: AbortSignal,
-): Promise<{ source: Source; download: Download }> {
-  const { sources, capacity, log } = environment;
-  let failure: TmaxError | undefined;
-  for (const source of sources) {
-    for (let attempt = 1; attempt <= MAX_DIGEST_TRIES; attempt += 1) {
-      progress.phase = 'fetching';
-      progress.source = source.name;
-      const onProgress = (receivedBytes: number) => {
-        progress.receivedBytes = receivedBytes;
-        capacity.written(address.sha256, receivedBytes);
-      };
-      let download: Download;
-      try {
-        download = await source.download(address, partial.path, { signal, onProgress });
-      } catch (error) {
-        failure = worse(failure, await judgeFailure(environment, partial, address, source, error));
-        break;
-      }
-      const finding = compare(download, address);
-      if (finding === undefined) return { source, download };
-      await discard(partial);
-      progress.receivedBytes = 0;
-      log.warn(
-        { blob: address.sha256, path: address.path, source: source.name, attempt, ...finding },
-        `fetch: ${finding.message}`,
-      );
-      if (attempt === MAX_DIGEST_TRIES) {
-        failure = worse(failure, await refuse(environment, address, source, 'transfer', finding, finding.code));
-      }
-    }
-  }
-  if (failure !== undefined) throw failure;
-  throw new TmaxError('EHOSTUNREACH', `${address.path} is not on this disk, and the daemon is offline`, {
-    source: 'offline',
-  });
-}
-
-/** What a source's failure means for the blob: wrong bytes are remembered, an abort ends everything, the rest is passed on. */
-async function judgeFailure(
-  environment: FetchEnvironment,
-  partial: LockedPartial,
-  address: BlobAddress,
-  source: Source,
-  thrown: unknown,
-): Promise<TmaxError> {
-  const error = toTmaxError(thrown, source.name);
-  if (error.errno === 'EINTR') throw error;
-  if (error.errno !== 'EBADMSG') return error;
-  await discard(partial);
-  return refuse(environment, address, source, 'transfer', { code: 'transfer', message: error.message }, 'size');
-}
-
-/** Of two sources' failures the one to report: wrong bytes say more than no answer. */
-function worse(first: TmaxError | undefined, second: TmaxError): TmaxError {
-  return first?.errno === 'EBADMSG' ? first : second;
-}
-
-function compare(download: Download, address: BlobAddress): Finding | undefined {
-  if (download.sizeBytes !== address.sizeBytes) {
-    return {
-      code: 'size-mismatch',
-      message: `${download.sizeBytes} bytes arrived where the listing says ${address.sizeBytes}`,
-    };
-  }
-  if (download.sha256 !== address.sha256) {
-    return {
-      code: 'sha256-mismatch',
-      message: `what arrived has the sha256 ${download.sha256}, the listing says ${address.sha256}`,
-    };
-  }
-  return undefined;
-}
-
-async function discard(partial: LockedPartial): Promise<void> {
-  await partial.handle.truncate(0);
-}
-
-/** Remembers the refusal and makes the error that every waiting open gets. */
-async function refuse(
-  environment: FetchEnvironment,
-  address: BlobAddress,
-  source: Source,
-  cause: 'image' | 'transfer',
-  finding: Finding,
-  level: string,
-): Promise<TmaxError> {
-  const { quarantine, log } = environment;
-  const { sha256, sizeBytes, repository, commit, path } = address;
-  const record = {
+  const now = new Date().toISOString();
+  await store.publish(sha256, partial, {
     sha256,
     sizeBytes,
-    repository,
-    commit,
-    path,
-    cause,
-    code: finding.code,
-    reason: finding.message,
     level,
+    verifierVersion,
+    provenAt: now,
+    checkedAt: now,
+    architecture: verdict.architecture,
     source: source.name,
-    refusedAt: new Date().toISOString(),
-  };
-  try {
-    await quarantine.add(record);
-  } catch (error) {
-    log.error(
-      { blob: sha256, reason: messageOf(error) },
-      'the reason of a refused blob could not be written to the cache directory',
-    );
-  }
-  return refusalError(record);
-}
-
-/** The error of an open of a refused blob, the same whether it was refused just now or before. */
-export function refusalError(record: {
-  path: string;
-  commit: string;
-  cause: 'image' | 'transfer';
-  code: string;
-  reason: string;
-  source: string;
-}): TmaxError {
-  const remedy =
-    record.cause === 'image'
-      ? 'the published image is broken: tell its owner; it is not fetched again before the repository changes'
-      : 'it is tried anew at the next open after half a minute; if it stays, look at the source, its caches and proxies';
-  return new TmaxError(
-    'EBADMSG',
-    `${record.path} from ${record.source} refused (${record.code}): ${record.reason}; ${remedy}`,
-    {
-      source: record.source,
-    },
-  );
-}
-
-/** The error of whoever waited when it was stopped. */
-export function interrupted(address: BlobAddress): TmaxError {
-  return new TmaxError('EINTR', `waiting for ${address.path} was interrupted`, { source: 'cache', level: 'debug' });
+  });
+  await quarantine.remove(sha256);
+  for (const warning of verdict.warnings) log.warn({ blob: sha256, path, ...warning }, `verify: ${warning.message}`);
+  return { source: source.name, downloadedBytes: download.sizeBytes - download.resumedBytes };
 }

@@ -9,7 +9,7 @@
  * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
  */
 
-import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
+import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
 import {
   type FileHandle,
   lstat,
@@ -27,8 +27,9 @@ import { dirname, join } from 'node:path';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
+import { openReadOnly } from '../read-only-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
-import { type Proof, readProof, writeProof } from './proof.js';
+import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -41,6 +42,7 @@ export interface StoredBlob {
 /** A blob held open under a shared lock. The owner closes the descriptor, which frees the lock. */
 export interface OpenBlob {
   readonly descriptor: number;
+  readonly inode: number;
   readonly sizeBytes: number;
   readonly modifiedSeconds: number;
 }
@@ -78,31 +80,59 @@ export class BlobStore {
     return new BlobStore(layout);
   }
 
-  /** Every blob and its size, oldest use first. What has no business below blobs/ is removed. */
-  async scan(): Promise<StoredBlob[]> {
+  /** The blobs of a cache that is there already; touches nothing. Errors: ENOENT there is none; EPERM an unsafe folder. */
+  static async existing(root: string): Promise<BlobStore> {
+    const layout = new CacheLayout(root);
+    try {
+      await stat(layout.blobs);
+    } catch (cause) {
+      throw new TmaxError('ENOENT', `there is no cache at ${root}; name the one that is meant with --cache-dir`, {
+        cause,
+        source: 'cache',
+      });
+    }
+    await refuseUnsafe(root);
+    return new BlobStore(layout);
+  }
+
+  /** Every blob and its size, oldest use first. Those that come or go meanwhile may be missed. */
+  async list(): Promise<StoredBlob[]> {
     const found: StoredBlob[] = [];
+    for await (const { name, stats } of this.#entries()) {
+      if (name === undefined || stats === undefined) continue;
+      found.push({
+        sha256: name,
+        sizeBytes: stats.size,
+        modifiedSeconds: Math.floor(stats.mtimeMs / 1000),
+        usedAtMs: stats.atimeMs,
+      });
+    }
+    return found.sort((a, b) => a.usedAtMs - b.usedAtMs);
+  }
+
+  /** Removes what has no business below blobs/. */
+  async removeStrays(): Promise<void> {
+    for await (const { path, name } of this.#entries()) {
+      if (name === undefined) await rm(path, { force: true, recursive: true });
+    }
+  }
+
+  /** All that lies below blobs/; `name` is the digest of a blob, and undefined for anything else. */
+  async *#entries(): AsyncGenerator<{ path: string; name?: string; stats?: Stats }> {
     for (const shard of await readdir(this.layout.blobs, { withFileTypes: true })) {
       const folder = join(this.layout.blobs, shard.name);
       if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) {
-        await rm(folder, { force: true, recursive: true });
+        yield { path: folder };
         continue;
       }
       for (const name of await readdir(folder)) {
         const path = join(folder, name);
-        const stats = await lstat(path);
-        if (stats.isFile() && SHA256_NAME.test(name) && name.startsWith(shard.name)) {
-          found.push({
-            sha256: name,
-            sizeBytes: stats.size,
-            modifiedSeconds: Math.floor(stats.mtimeMs / 1000),
-            usedAtMs: stats.atimeMs,
-          });
-        } else {
-          await rm(path, { force: true, recursive: true });
-        }
+        const stats = await lstatIfThere(path);
+        if (stats === undefined) continue;
+        const isBlob = stats.isFile() && SHA256_NAME.test(name) && name.startsWith(shard.name);
+        yield isBlob ? { path, name, stats } : { path };
       }
     }
-    return found.sort((a, b) => a.usedAtMs - b.usedAtMs);
   }
 
   /** Partial files and the bytes each takes; what is no partial file is removed. */
@@ -110,7 +140,8 @@ export class BlobStore {
     const found = [];
     for (const name of await readdir(this.layout.partials)) {
       const path = join(this.layout.partials, name);
-      const stats = await lstat(path);
+      const stats = await lstatIfThere(path);
+      if (stats === undefined) continue;
       if (stats.isFile() && SHA256_NAME.test(name)) found.push({ sha256: name, sizeBytes: stats.blocks * 512 });
       else await rm(path, { force: true, recursive: true });
     }
@@ -121,7 +152,7 @@ export class BlobStore {
   openBlob(sha256: string): OpenBlob | undefined {
     let descriptor: number;
     try {
-      descriptor = openSync(this.layout.blob(sha256), constants.O_RDONLY | constants.O_NOFOLLOW);
+      descriptor = openReadOnly(this.layout.blob(sha256));
     } catch (error) {
       if (systemErrorCode(error) === 'ENOENT') return undefined;
       throw error;
@@ -131,7 +162,12 @@ export class BlobStore {
       const stats = fstatSync(descriptor);
       // The lock may have been won only after the remover let go: then the file has no name left.
       if (locked && stats.isFile() && stats.nlink > 0) {
-        return { descriptor, sizeBytes: stats.size, modifiedSeconds: Math.floor(stats.mtimeMs / 1000) };
+        return {
+          descriptor,
+          inode: stats.ino,
+          sizeBytes: stats.size,
+          modifiedSeconds: Math.floor(stats.mtimeMs / 1000),
+        };
       }
     } catch (error) {
       closeSync(descriptor);
@@ -145,8 +181,17 @@ export class BlobStore {
     return readProof(this.layout.proof(sha256));
   }
 
+  proofStamp(sha256: string): string | undefined {
+    return proofStamp(this.layout.proof(sha256));
+  }
+
   async writeProof(proof: Proof): Promise<void> {
     await writeProof(this.layout.proof(proof.sha256), proof);
+  }
+
+  /** Takes a blob out of service: whoever is asked for it next proves it again first. What is open stays open. */
+  async withdrawProof(sha256: string): Promise<void> {
+    await rm(this.layout.proof(sha256), { force: true });
   }
 
   /** Opens or creates the partial file and takes its lock; undefined while another process has it. */
@@ -192,6 +237,8 @@ export class BlobStore {
     }
     try {
       if (!flock(handle.fd, 'exclusiveNonBlocking')) return false;
+      // What has been put in its place meanwhile is another file, and not ours to remove.
+      if (!(await isSameFile(path, await handle.stat()))) return false;
       await unlink(path);
       await rm(this.layout.proof(sha256), { force: true });
       return true;
@@ -225,11 +272,16 @@ export class BlobStore {
 }
 
 async function isSameFile(path: string, held: Stats): Promise<boolean> {
+  const named = await lstatIfThere(path);
+  return named !== undefined && named.ino === held.ino && named.dev === held.dev;
+}
+
+/** Other processes publish, evict and remove at any time. */
+async function lstatIfThere(path: string): Promise<Stats | undefined> {
   try {
-    const named = await lstat(path);
-    return named.ino === held.ino && named.dev === held.dev;
+    return await lstat(path);
   } catch (error) {
-    if (systemErrorCode(error) === 'ENOENT') return false;
+    if (systemErrorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
 }

@@ -1,10 +1,12 @@
 /**
  * The proof kept beside a blob: what was verified, how deep, by which verifier, and of exactly which file (size and
  * modification time, which publishing sets and nothing of ours ever changes). A blob whose proof is missing, shallower
- * than asked for, or of another file, is verified again before it is served.
+ * than asked for, by an older verifier, or of another file, is verified again before it is served. So removing the proof
+ * is how a blob is taken out of service, by any process and at any time.
  */
 
-import { readFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as v from 'valibot';
@@ -17,7 +19,11 @@ const proofShape = v.object({
   modifiedSeconds: v.number(),
   level: v.picklist(VERIFY_LEVELS),
   verifierVersion: v.number(),
+  /** When the form was proven, and when the digest was last found to be right. */
   provenAt: v.pipe(v.string(), v.isoTimestamp()),
+  checkedAt: v.pipe(v.string(), v.isoTimestamp()),
+  /** As SIF knows them: "amd64". */
+  architecture: v.string(),
   /** Where the bytes came from, as "hub". */
   source: v.string(),
 });
@@ -42,10 +48,16 @@ export function readProof(path: string): Proof | undefined {
   }
 }
 
+/** What changes whenever the proof at `path` is replaced; undefined where there is none. Cheap: every open asks for it. */
+export function proofStamp(path: string): string | undefined {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  return stats === undefined ? undefined : `${stats.ino}:${stats.mtimeMs}`;
+}
+
 /** Replaces the proof at `path`. Not synced: losing it costs one verification. */
 export async function writeProof(path: string, proof: Proof): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o755 });
-  const temporary = `${path}.tmp`;
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
     await writeFile(temporary, JSON.stringify(proof), { mode: 0o644 });
     await rename(temporary, path);
@@ -69,4 +81,13 @@ export function covers(
     proof.verifierVersion >= verifierVersion &&
     VERIFY_LEVELS.indexOf(proof.level) >= VERIFY_LEVELS.indexOf(level)
   );
+}
+
+/**
+ * The proof after the whole file was verified once more: a deeper one that still holds is not made shallower, since the
+ * digest says that the bytes are those that were proven then.
+ */
+export function renewed(before: Proof | undefined, now: Proof): Proof {
+  const holds = before !== undefined && covers(before, now, now.level, now.verifierVersion);
+  return holds ? { ...before, checkedAt: now.checkedAt } : now;
 }

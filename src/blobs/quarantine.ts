@@ -1,21 +1,32 @@
 /**
- * Blobs that were refused, remembered with their reasons so that no open waits for the same failure twice.
+ * Blobs that were refused, remembered with their reasons (never their data) so that no open waits for the same failure twice.
  *
- * Two kinds, by whose fault it was. `image`: the bytes are those that the repository publishes, and they are broken; only
- * another commit can mend that. `transfer`: what arrived was not what the listing promised; the next try may be luckier,
- * so it is refused at once only for `TRANSFER_HOLD_MS`, enough to spare the network from a harness that retries in a loop.
+ * Three kinds, by whose fault it was. `image`: the bytes are those that the repository publishes, and they are broken; only
+ * another commit can mend that, or a user who knows better (`tmaxfs verify --retry`). `transfer`: what arrived was not what
+ * the listing promised. `disk`: it was damaged on this disk while files of it are open, so it can't be replaced yet. In both
+ * the next try may be luckier, so they are refused at once only for `RETRY_HOLD_MS`, enough to spare network and disk from
+ * a harness that retries in a loop.
+ *
+ * A record's file decides: what another process removes is no longer refused.
  */
 
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import * as v from 'valibot';
+import { VERIFY_LEVELS } from '../verify/verdict.js';
 import type { CacheLayout } from './cache-layout.js';
 import { SHA256_NAME } from './cache-layout.js';
 
-/** How long a blob that arrived wrong is refused without asking the network again. */
-export const TRANSFER_HOLD_MS = 30_000;
+/** How long a blob that arrived wrong, or is damaged and in use, is refused without another try. */
+export const RETRY_HOLD_MS = 30_000;
 /** More refused blobs than this are counted, not remembered: the pool is broken, not an image. */
 const MAX_RECORDS = 20_000;
+
+/** How far the proof of a refused blob came: size and digest are compared before the levels of verification. */
+export const REFUSAL_LEVELS = ['size', 'sha256', ...VERIFY_LEVELS] as const;
+export type RefusalLevel = (typeof REFUSAL_LEVELS)[number];
 
 const recordShape = v.object({
   sha256: v.pipe(v.string(), v.regex(SHA256_NAME)),
@@ -23,11 +34,11 @@ const recordShape = v.object({
   repository: v.string(),
   commit: v.string(),
   path: v.string(),
-  cause: v.picklist(['image', 'transfer']),
+  cause: v.picklist(['image', 'transfer', 'disk']),
   /** Kind of the finding, as "sha256-mismatch". */
   code: v.string(),
   reason: v.string(),
-  level: v.string(),
+  level: v.picklist(REFUSAL_LEVELS),
   source: v.string(),
   refusedAt: v.pipe(v.string(), v.isoTimestamp()),
 });
@@ -37,6 +48,8 @@ export type QuarantineRecord = v.InferOutput<typeof recordShape>;
 export class Quarantine {
   readonly #layout: CacheLayout;
   readonly #records = new Map<string, QuarantineRecord>();
+  /** Records that could not be written: nobody else can remove them. */
+  readonly #unwritten = new Set<string>();
 
   constructor(layout: CacheLayout) {
     this.#layout = layout;
@@ -46,6 +59,8 @@ export class Quarantine {
   async load(): Promise<void> {
     await mkdir(this.#layout.quarantine, { recursive: true, mode: 0o755 });
     for (const name of (await readdir(this.#layout.quarantine)).slice(0, MAX_RECORDS)) {
+      // Another process may be about to give it its name.
+      if (name.endsWith('.tmp')) continue;
       const sha256 = basename(name, '.json');
       const path = this.#layout.quarantineRecord(sha256);
       const record = SHA256_NAME.test(sha256) ? parseRecord(await readFile(path, 'utf8')) : undefined;
@@ -54,37 +69,42 @@ export class Quarantine {
     }
   }
 
-  get records(): Iterable<QuarantineRecord> {
-    return this.#records.values();
-  }
-
-  get size(): number {
-    return this.#records.size;
+  records(): QuarantineRecord[] {
+    return [...this.#records.keys()].flatMap((sha256) => this.get(sha256) ?? []);
   }
 
   /** The record of a blob, whether or not it still forbids a fetch. */
   get(sha256: string): QuarantineRecord | undefined {
-    return this.#records.get(sha256);
+    const record = this.#records.get(sha256);
+    if (record === undefined || this.#unwritten.has(sha256)) return record;
+    if (existsSync(this.#layout.quarantineRecord(sha256))) return record;
+    this.#records.delete(sha256);
+    return undefined;
   }
 
   /** The record that forbids a fetch of this blob at `commit` now, or undefined. */
   refusal(sha256: string, commit: string): QuarantineRecord | undefined {
-    const record = this.#records.get(sha256);
+    const record = this.get(sha256);
     if (record === undefined) return undefined;
     if (record.cause === 'image') return record.commit === commit ? record : undefined;
-    return Date.now() - Date.parse(record.refusedAt) < TRANSFER_HOLD_MS ? record : undefined;
+    return Date.now() - Date.parse(record.refusedAt) < RETRY_HOLD_MS ? record : undefined;
   }
 
   async add(record: QuarantineRecord): Promise<void> {
-    if (this.#records.size >= MAX_RECORDS && !this.#records.has(record.sha256)) return;
-    this.#records.set(record.sha256, record);
-    const path = this.#layout.quarantineRecord(record.sha256);
-    await writeFile(`${path}.tmp`, JSON.stringify(record), { mode: 0o644 });
-    await rename(`${path}.tmp`, path);
+    const { sha256 } = record;
+    if (this.#records.size >= MAX_RECORDS && !this.#records.has(sha256)) return;
+    this.#records.set(sha256, record);
+    this.#unwritten.add(sha256);
+    const path = this.#layout.quarantineRecord(sha256);
+    const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+    await writeFile(temporary, JSON.stringify(record), { mode: 0o644 });
+    await rename(temporary, path);
+    this.#unwritten.delete(sha256);
   }
 
-  /** A blob that has been proven after all. */
+  /** A blob that has been proven after all, or gets another chance. */
   async remove(sha256: string): Promise<void> {
+    this.#unwritten.delete(sha256);
     if (this.#records.delete(sha256)) await rm(this.#layout.quarantineRecord(sha256), { force: true });
   }
 }

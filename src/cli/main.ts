@@ -4,7 +4,8 @@
  */
 
 import { Command, CommanderError, Option } from 'commander';
-import { DRIVERS, isYes, LOG_LEVELS } from '../daemon/settings.js';
+import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
+import { DRIVERS, defaultThreads, isYes, LOG_LEVELS } from '../daemon/settings.js';
 import { messageOf, TmaxError } from '../errors.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
 import { version } from '../version.js';
@@ -39,9 +40,9 @@ function program(): Command {
     .command('mount')
     .description('mount a pool; returns when its tree is readable')
     .argument('<mountpoint>', 'an empty folder')
-    .addOption(option('--repo <owner/name>', 'dataset repository on the Hub').default('wAI-org/tmax-image-pool'))
-    .addOption(option('--revision <name>', 'branch, tag or commit').default('main'))
-    .addOption(option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)'))
+    .addOption(repositoryOption())
+    .addOption(revisionOption())
+    .addOption(cacheDirectoryOption())
     .addOption(
       option('--cache-size <size>', 'most that the cache may hold, bytes or share of the disk').default('200G'),
     )
@@ -51,6 +52,13 @@ function program(): Command {
         .choices(VERIFY_LEVELS)
         .default('structure'),
     )
+    .addOption(option('--verify-threads <number>', 'threads that prove images').default(String(defaultThreads())))
+    .addOption(
+      option('--arch <which>', 'serve images for any machine, or refuse those that are not for this host')
+        .choices(SERVED_ARCHITECTURES)
+        .default('any'),
+    )
+    .addOption(option('--scrub <period>', 'hash every idle image once in that time, or "off"').default('30d'))
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
     .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
     .addOption(flag('--allow-other', 'let other users in (default for root)').default(process.getuid?.() === 0))
@@ -93,12 +101,42 @@ function program(): Command {
     );
 
   tmaxfs
+    .command('verify')
+    .description('prove again what is on this disk; exit 1 if any image fails')
+    .option('--variant <name>', 'only the images of this variant')
+    .option('--task <id>', 'only the image of this task')
+    .addOption(new Option('--level <level>', 'how deep').choices(VERIFY_LEVELS).default('structure'))
+    .option('--jsonl <file>', 'write one JSON line a task; "-" for standard output')
+    .addOption(new Option('--jobs <number>', 'images proven at a time').default(String(defaultThreads())))
+    .option(
+      '--retry',
+      'also forget which published images were refused, so that the next open fetches them anew',
+      false,
+    )
+    .addOption(cacheDirectoryOption())
+    .addOption(repositoryOption())
+    .addOption(revisionOption())
+    .action(async (options) => (await import('./verify.js')).verifyCommand(options));
+
+  tmaxfs
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')
     .action(async () => (await import('./demo.js')).demoCommand());
 
   for (const command of tmaxfs.commands) command.exitOverride();
   return tmaxfs;
+}
+
+function repositoryOption(): Option {
+  return option('--repo <owner/name>', 'dataset repository on the Hub').default('wAI-org/tmax-image-pool');
+}
+
+function revisionOption(): Option {
+  return option('--revision <name>', 'branch, tag or commit').default('main');
+}
+
+function cacheDirectoryOption(): Option {
+  return option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)');
 }
 
 /** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. */

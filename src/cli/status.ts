@@ -39,6 +39,13 @@ function describe(status: Status): string {
     `  opens     ${opens.hits} from the cache, ${opens.misses} that had to wait`,
     `  fetches   ${fetches.done} done (${formatBytes(fetches.bytes)}), ${fetches.failed} failed, ${fetches.running.length} running; verify level ${status.verifyLevel}`,
   ];
+  if (status.scrub !== null) {
+    const { checkedBlobs, damagedBlobs, periodSeconds } = status.scrub;
+    const days = (periodSeconds / 86_400).toLocaleString('en-US', { maximumFractionDigits: 2 });
+    lines.push(
+      `  scrub     ${checkedBlobs} hashed again, ${damagedBlobs} found damaged; each idle blob once in ${days} days`,
+    );
+  }
   for (const fetch of fetches.running.slice(0, MAX_SHOWN)) {
     const percent = Math.floor((100 * fetch.receivedBytes) / fetch.sizeBytes);
     lines.push(

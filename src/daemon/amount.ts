@@ -33,16 +33,26 @@ export function parseBytes(text: string): number {
   });
 }
 
-/** Seconds where no unit is given. Errors: EINVAL. */
+/** setTimeout can't wait longer than this, and would fire at once instead. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+const MAX_PERIOD_MS = 3650 * 86_400_000;
+
+/** A time that is waited for. Seconds where no unit is given. Errors: EINVAL. */
 export function parseDurationMs(text: string): number {
+  return parseTimeMs(text, MAX_TIMER_MS, '500ms, 90s, 10m, 2h (24 days at most)');
+}
+
+/** A time that passes by the calendar, to be compared with dates and not given to a timer. Errors: EINVAL. */
+export function parsePeriodMs(text: string): number {
+  return parseTimeMs(text, MAX_PERIOD_MS, '90s, 12h, 30d (10 years at most)');
+}
+
+function parseTimeMs(text: string, maxMs: number, forms: string): number {
   const match = DURATION.exec(text.trim());
   const milliseconds =
     match === null ? Number.NaN : Math.round(Number(match[1]) * (MILLISECONDS[match[2] ?? 's'] ?? Number.NaN));
-  // setTimeout can't wait longer than this, and would fire at once instead.
-  if (Number.isSafeInteger(milliseconds) && milliseconds > 0 && milliseconds < 2 ** 31) return milliseconds;
-  throw new TmaxError('EINVAL', `"${text}" is no duration: write seconds, or 500ms, 90s, 10m, 2h (24 days at most)`, {
-    source: 'settings',
-  });
+  if (milliseconds > 0 && milliseconds <= maxMs) return milliseconds;
+  throw new TmaxError('EINVAL', `"${text}" is no duration: write seconds, or ${forms}`, { source: 'settings' });
 }
 
 export function bytesOf(amount: Amount, totalBytes: number): number {

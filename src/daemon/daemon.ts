@@ -3,9 +3,11 @@
  * first, then the same way back, so that nothing is answered from what is already gone.
  */
 
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { BlobCache } from '../blobs/blob-cache.js';
 import { BlobStore } from '../blobs/blob-store.js';
+import { type Clock, Scrubber } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
 import { loadCatalog } from '../catalog/load-catalog.js';
@@ -19,6 +21,7 @@ import { HubSource } from '../sources/hub-source.js';
 import { METADATA_RETRY } from '../sources/limits.js';
 import { RateGovernor } from '../sources/rate-governor.js';
 import type { Source } from '../sources/source.js';
+import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { version } from '../version.js';
 import { startControlServer } from './control-server.js';
@@ -31,7 +34,6 @@ import { describeStatus, type Status } from './status.js';
 
 /** Fetches at one time: enough to fill a pipe, few enough that each gets on. */
 const MAX_FETCHES = 8;
-const VERIFY_THREADS = 2;
 /** Threads that relay reads; with passthrough they are idle. */
 const READ_THREADS = 2;
 /** A commit never changes, so the kernel may keep what it learnt for as long as an hour. */
@@ -150,7 +152,7 @@ async function startDaemon(
   if (client !== undefined) closers.add(() => client.close());
   const sources: Source[] = hub === undefined ? [] : [new HubSource(hub, governor)];
   for (const source of sources) closers.add(() => source.close());
-  const verifier = new Verifier({ threads: VERIFY_THREADS });
+  const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
 
   const [catalog, blobs] = await Promise.all([
@@ -171,10 +173,13 @@ async function startDaemon(
       level: settings.verifyLevel,
       openTimeoutMs: settings.openTimeoutMs,
       maxFetches: MAX_FETCHES,
+      architecture: { served: settings.architectures, host: hostArchitecture() },
       log,
     }),
   ]);
   closers.add(() => blobs.close());
+  const scrubber = startScrubber(settings, store, blobs, log);
+  if (scrubber !== undefined) closers.add(() => scrubber.close());
   space.watch(() => blobs.statistics().use.usedBytes);
 
   const tree = buildTree(catalog);
@@ -191,6 +196,7 @@ async function startDaemon(
         settings,
         catalog,
         blobs: blobs.statistics(),
+        scrub: scrubber?.statistics(),
         diskAvailableBytes: availableBytes,
         mount,
       });
@@ -225,6 +231,18 @@ async function startDaemon(
     'mounted: the tree is readable',
   );
   return create(catalog, mount);
+}
+
+const CLOCK: Clock = {
+  now: () => Date.now(),
+  delay: (milliseconds, signal) => delay(milliseconds, undefined, { signal, ref: false }),
+};
+
+function startScrubber(settings: Settings, store: BlobStore, cache: BlobCache, log: Logger): Scrubber | undefined {
+  if (settings.scrubPeriodMs === undefined) return undefined;
+  const scrubber = new Scrubber({ store, cache, periodMs: settings.scrubPeriodMs, clock: CLOCK, log });
+  scrubber.start();
+  return scrubber;
 }
 
 function poolFileSystem(

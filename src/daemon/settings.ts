@@ -5,11 +5,12 @@
  * The `@huggingface/hub` library reads none of the variables that its users set, so they are honoured here.
  */
 
-import { homedir } from 'node:os';
+import { availableParallelism, homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { TmaxError } from '../errors.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
-import { type Amount, parseAmount, parseDurationMs } from './amount.js';
+import { type Amount, parseAmount, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
 
 /** Options of `tmaxfs mount` as they were written, each with its default filled in by the command line. */
@@ -21,6 +22,9 @@ export interface MountWords {
   readonly cacheSize: string;
   readonly reserveFree: string;
   readonly verify: string;
+  readonly verifyThreads: string;
+  readonly arch: string;
+  readonly scrub: string;
   readonly openTimeout: string;
   readonly driver: string;
   readonly allowOther: boolean;
@@ -39,6 +43,11 @@ export interface Settings {
   readonly cacheSize: Amount;
   readonly reserveFree: Amount;
   readonly verifyLevel: VerifyLevel;
+  readonly verifyThreads: number;
+  /** Images for other machines are served too, or not. */
+  readonly architectures: (typeof SERVED_ARCHITECTURES)[number];
+  /** Within what time every idle blob is hashed once; undefined: never. */
+  readonly scrubPeriodMs: number | undefined;
   readonly openTimeoutMs: number;
   readonly driver: Driver;
   readonly allowOther: boolean;
@@ -74,6 +83,8 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
 const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
+const MAX_DEFAULT_THREADS = 4;
+const MAX_THREADS = 256;
 const YES = new Set(['1', 'on', 'yes', 'true']);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -82,12 +93,15 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function readSettings(words: MountWords, environment: Environment): Settings {
   return {
     mountpoint: realMountpoint(words.mountpoint),
-    repository: matching(words.repo, REPOSITORY, '--repo', 'owner/name of a dataset repository'),
-    revision: matching(words.revision, REVISION, '--revision', 'a branch, a tag or a commit'),
-    cacheDirectory: resolve(words.cacheDir ?? defaultCacheDirectory(environment)),
+    repository: parseRepository(words.repo),
+    revision: parseRevision(words.revision),
+    cacheDirectory: chooseCacheDirectory(words.cacheDir, environment),
     cacheSize: parseAmount(words.cacheSize),
     reserveFree: parseAmount(words.reserveFree),
     verifyLevel: oneOf(words.verify, VERIFY_LEVELS, '--verify'),
+    verifyThreads: parseThreads(words.verifyThreads, '--verify-threads'),
+    architectures: oneOf(words.arch, SERVED_ARCHITECTURES, '--arch'),
+    scrubPeriodMs: words.scrub === 'off' ? undefined : parsePeriodMs(words.scrub),
     openTimeoutMs: parseDurationMs(words.openTimeout),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
     allowOther: words.allowOther,
@@ -100,6 +114,35 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     proxy: proxySettings(environment),
     caFile: nonEmpty(environment['SSL_CERT_FILE']),
   };
+}
+
+/** Threads that prove images, where nobody says otherwise: proving is short, and the machine is there for others. */
+export function defaultThreads(): number {
+  return Math.min(MAX_DEFAULT_THREADS, availableParallelism());
+}
+
+/** Errors: EINVAL. */
+export function parseThreads(text: string, option: string): number {
+  const threads = /^\d{1,3}$/.test(text) ? Number(text) : 0;
+  if (threads >= 1 && threads <= MAX_THREADS) return threads;
+  throw new TmaxError('EINVAL', `${option} takes a number from 1 to ${MAX_THREADS}, not "${text}"`, {
+    source: 'settings',
+  });
+}
+
+/** Errors: EINVAL. */
+export function parseRepository(text: string): string {
+  return matching(text, REPOSITORY, '--repo', 'owner/name of a dataset repository');
+}
+
+/** Errors: EINVAL. */
+export function parseRevision(text: string): string {
+  return matching(text, REVISION, '--revision', 'a branch, a tag or a commit');
+}
+
+/** The folder named, or the user's own. */
+export function chooseCacheDirectory(named: string | undefined, environment: Environment): string {
+  return resolve(named ?? defaultCacheDirectory(environment));
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */

@@ -1,6 +1,7 @@
 /** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
 
-import type { BlobCacheStatistics } from '../blobs/blob-cache.js';
+import type { BlobCacheStatistics } from '../blobs/blob-report.js';
+import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import type { MountHandle } from '../fuse/driver.js';
 import type { Settings } from './settings.js';
@@ -49,10 +50,20 @@ export interface Status {
       readonly source: string | null;
     }[];
   };
+  /** The search for bit rot, since this daemon started; null where it is off. */
+  readonly scrub: {
+    readonly periodSeconds: number;
+    readonly checkedBlobs: number;
+    readonly damagedBlobs: number;
+  } | null;
   readonly quarantine: readonly {
+    /** Its sha256. */
     readonly blob: string;
     readonly path: string;
+    readonly sizeBytes: number;
     readonly cause: string;
+    /** How far its proof came. */
+    readonly level: string;
     readonly code: string;
     readonly reason: string;
     readonly source: string;
@@ -73,12 +84,14 @@ export interface StatusParts {
   readonly settings: Settings;
   readonly catalog: Catalog;
   readonly blobs: BlobCacheStatistics;
+  /** Undefined where it is off. */
+  readonly scrub: ScrubStatistics | undefined;
   readonly diskAvailableBytes: number;
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
 }
 
 export function describeStatus(parts: StatusParts): Status {
-  const { version, startedAt, settings, catalog, blobs, diskAvailableBytes, mount } = parts;
+  const { version, startedAt, settings, catalog, blobs, scrub, diskAvailableBytes, mount } = parts;
   const { limitBytes, usedBytes, reservedBytes, idleBlobs, leasedBlobs } = blobs.use;
   return {
     version,
@@ -123,14 +136,17 @@ export function describeStatus(parts: StatusParts): Status {
         source: flight.source ?? null,
       })),
     },
-    quarantine: blobs.quarantine.map(({ sha256, path, cause, code, reason, source, refusedAt }) => ({
-      blob: sha256,
-      path,
-      cause,
-      code,
-      reason,
-      source,
-      refusedAt,
+    scrub: scrub === undefined ? null : { periodSeconds: (settings.scrubPeriodMs ?? 0) / 1000, ...scrub },
+    quarantine: blobs.quarantine.map((record) => ({
+      blob: record.sha256,
+      path: record.path,
+      sizeBytes: record.sizeBytes,
+      cause: record.cause,
+      level: record.level,
+      code: record.code,
+      reason: record.reason,
+      source: record.source,
+      refusedAt: record.refusedAt,
     })),
     lastFailures: blobs.lastFailures,
     kernel: mount.statistics(),

@@ -5,6 +5,7 @@
  */
 
 import type { BlobCache, Lease } from '../blobs/blob-cache.js';
+import type { BlobState } from '../blobs/blob-report.js';
 import { taskFileName } from '../catalog/catalog.js';
 import { TmaxError } from '../errors.js';
 import type {
@@ -43,7 +44,7 @@ export interface PoolFileSystemOptions {
 const MODE = 0o555;
 const BLOCK_SIZE_BYTES = 4096;
 
-const FILE_ATTRIBUTES = ['blob', 'commit', 'error', 'sha256', 'state', 'verified'] as const;
+const FILE_ATTRIBUTES = ['architecture', 'blob', 'commit', 'error', 'sha256', 'state', 'verified'] as const;
 const PREFIX = 'user.tmaxfs.';
 
 export class PoolFileSystem implements FileSystem {
@@ -122,9 +123,10 @@ export class PoolFileSystem implements FileSystem {
       return node === tree.root ? new Map([['commit', commit], ...rootAttributes]) : new Map([['commit', commit]]);
     const state = blobs.state(node.blob.sha256);
     const values: Record<(typeof FILE_ATTRIBUTES)[number], string | undefined> = {
+      architecture: state.state === 'ready' ? state.architecture : undefined,
       blob: node.blob.path,
       commit,
-      error: state.state === 'quarantined' ? state.record.reason : undefined,
+      error: errorOf(state),
       sha256: node.blob.sha256,
       state: state.state,
       verified: state.state === 'ready' ? 'yes' : 'no',
@@ -166,6 +168,12 @@ export class PoolFileSystem implements FileSystem {
 
 function openFile(lease: Lease): OpenFile {
   return { descriptor: lease.descriptor, close: () => lease.release() };
+}
+
+/** Why a blob was or would be refused. */
+function errorOf(state: BlobState): string | undefined {
+  if (state.state === 'quarantined') return state.record.reason;
+  return state.state === 'ready' ? state.refusal : undefined;
 }
 
 /** View and task under which a file is named in the log. */

@@ -4,8 +4,9 @@
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import { messageOf, TmaxError } from '../errors.js';
+import { openReadOnly } from '../read-only-file.js';
 import type { Pace } from './pace.js';
 
 const HASH_CHUNK_BYTES = 1 << 20;
@@ -26,7 +27,7 @@ export class ImageFile {
     let descriptor: number;
     try {
       // O_NONBLOCK: a FIFO in the image's place must not block the open; it means nothing to a regular file.
-      descriptor = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+      descriptor = openReadOnly(path, constants.O_NONBLOCK);
     } catch (error) {
       throw localFailure(path, 'open', error);
     }

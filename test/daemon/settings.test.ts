@@ -8,6 +8,9 @@ const WORDS: MountWords = {
   cacheSize: '200G',
   reserveFree: '5%',
   verify: 'structure',
+  verifyThreads: '2',
+  arch: 'any',
+  scrub: '30d',
   openTimeout: '540',
   driver: 'auto',
   allowOther: false,
@@ -58,6 +61,10 @@ for (const [name, wrong] of [
   ['revision', 'a b'],
   ['verify', 'maybe'],
   ['driver', 'nfs'],
+  ['verifyThreads', '0'],
+  ['verifyThreads', 'all'],
+  ['arch', 'amd64'],
+  ['scrub', 'sometimes'],
   ['logLevel', 'loud'],
   ['uid', '-1'],
   ['uid', 'root'],
@@ -70,6 +77,11 @@ for (const [name, wrong] of [
     t.true(error?.message.includes(`"${wrong}"`), error?.message);
   });
 }
+
+test('a scrub period may be longer than any timer can wait, and may be off', (t) => {
+  t.is(readSettings({ ...WORDS, scrub: '60d' }, {}).scrubPeriodMs, 60 * 86_400_000);
+  t.is(readSettings({ ...WORDS, scrub: 'off' }, {}).scrubPeriodMs, undefined);
+});
 
 test('an endpoint that is no web address is refused', (t) => {
   t.throws(() => readSettings(WORDS, { HF_ENDPOINT: 'file:///etc' }), { message: /HF_ENDPOINT/ });

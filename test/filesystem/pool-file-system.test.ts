@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import type { BlobState } from '../../src/blobs/blob-cache.js';
+import type { BlobState } from '../../src/blobs/blob-report.js';
 import { buildCatalog } from '../../src/catalog/catalog.js';
 import { TmaxError } from '../../src/errors.js';
 import { type Attributes, ROOT_INODE } from '../../src/filesystem/contract.js';
@@ -147,7 +147,7 @@ test('a file can’t be listed and a folder can’t be opened', (t) => {
 test('extended attributes tell where a blob stands, and why it was refused', (t) => {
   const record = { reason: 'no superblock' } as Extract<BlobState, { state: 'quarantined' }>['record'];
   const { fileSystem, walk } = fileSystemOf(treeOf(), {
-    ['a'.repeat(64)]: { state: 'ready' },
+    ['a'.repeat(64)]: { state: 'ready', architecture: 'arm64', refusal: undefined },
     ['b'.repeat(64)]: { state: 'quarantined', record },
   });
   const read = (path: string, name: string) =>

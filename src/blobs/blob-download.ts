@@ -1,0 +1,117 @@
+/**
+ * The bytes of a blob, of the length and with the digest that the listing states, from the first source that has them.
+ *
+ * A wrong digest may be one broken transfer, or a source (a cache on the way to it) that will always answer so. Hence the
+ * order: each source in turn, and only when all have been asked once more those whose bytes were wrong. A source that
+ * fails by itself (no answer, refused, the same nonsense again and again) has tried at length and is not asked twice.
+ */
+
+import type { Logger } from 'pino';
+import { TmaxError, toTmaxError } from '../errors.js';
+import type { BlobAddress, Download, Source } from '../sources/source.js';
+import type { Finding } from '../verify/verdict.js';
+import type { LockedPartial } from './blob-store.js';
+import type { Quarantine, RefusalLevel } from './quarantine.js';
+import { type Refusal, refuse } from './refusal.js';
+
+/** How often a source may bring wrong bytes. */
+const MAX_ROUNDS = 2;
+
+export interface DownloadEnvironment {
+  /** In the order in which they are asked. */
+  readonly sources: readonly Source[];
+  readonly quarantine: Quarantine;
+  readonly log: Logger;
+}
+
+export interface ProvenDownload {
+  readonly source: Source;
+  readonly download: Download;
+}
+
+/** What became of asking one source. */
+type Answer =
+  | { readonly kind: 'proven'; readonly download: Download }
+  | { readonly kind: 'wrong'; readonly refusal: Refusal; readonly maySucceed: boolean }
+  | { readonly kind: 'failed'; readonly error: TmaxError };
+
+/**
+ * Fills the partial file. `onSource` is told whom is asked, `onProgress` how many bytes are on disk.
+ * Errors: EBADMSG wrong bytes from whoever had any (and quarantined); EHOSTUNREACH offline; those of `Source.download`.
+ */
+export async function downloadProven(
+  environment: DownloadEnvironment,
+  partial: LockedPartial,
+  address: BlobAddress,
+  watch: {
+    readonly onSource: (name: string) => void;
+    readonly onProgress: (receivedBytes: number) => void;
+    readonly signal: AbortSignal;
+  },
+): Promise<ProvenDownload> {
+  let wrong: Refusal | undefined;
+  let failure: TmaxError | undefined;
+  let sources = environment.sources;
+  for (let round = 1; round <= MAX_ROUNDS && sources.length > 0; round += 1) {
+    const again: Source[] = [];
+    for (const source of sources) {
+      watch.onSource(source.name);
+      const answer = await ask(source, partial, address, watch);
+      if (answer.kind === 'proven') return { source, download: answer.download };
+      if (answer.kind === 'failed') {
+        failure = answer.error;
+        continue;
+      }
+      await partial.handle.truncate(0);
+      watch.onProgress(0);
+      const { finding } = answer.refusal;
+      environment.log.warn(
+        { blob: address.sha256, path: address.path, source: source.name, round, ...finding },
+        `fetch: ${finding.message}`,
+      );
+      wrong = answer.refusal;
+      if (answer.maySucceed) again.push(source);
+    }
+    sources = again;
+  }
+  // Wrong bytes say more than no answer.
+  if (wrong !== undefined) throw await refuse(environment, address, wrong);
+  throw failure ?? offline(address);
+}
+
+async function ask(
+  source: Source,
+  partial: LockedPartial,
+  address: BlobAddress,
+  { signal, onProgress }: { readonly signal: AbortSignal; readonly onProgress: (receivedBytes: number) => void },
+): Promise<Answer> {
+  let download: Download;
+  try {
+    download = await source.download(address, partial.path, { signal, onProgress });
+  } catch (thrown) {
+    const error = toTmaxError(thrown, source.name);
+    if (error.errno === 'EINTR') throw error;
+    if (error.errno !== 'EBADMSG') return { kind: 'failed', error };
+    return wrongAnswer(source, 'size', { code: 'transfer', message: error.message }, false);
+  }
+  const { sizeBytes, sha256 } = address;
+  if (download.sizeBytes !== sizeBytes) {
+    const message = `${download.sizeBytes} bytes arrived where the listing says ${sizeBytes}`;
+    return wrongAnswer(source, 'size', { code: 'size-mismatch', message }, true);
+  }
+  if (download.sha256 !== sha256) {
+    const message = `what arrived has the sha256 ${download.sha256}, the listing says ${sha256}`;
+    return wrongAnswer(source, 'sha256', { code: 'sha256-mismatch', message }, true);
+  }
+  return { kind: 'proven', download };
+}
+
+function wrongAnswer(source: Source, level: RefusalLevel, finding: Finding, maySucceed: boolean): Answer {
+  return { kind: 'wrong', refusal: { cause: 'transfer', level, finding, source: source.name }, maySucceed };
+}
+
+function offline(address: BlobAddress): TmaxError {
+  return new TmaxError('EHOSTUNREACH', `${address.path} is not on this disk, and the daemon is offline`, {
+    source: 'offline',
+  });
+}

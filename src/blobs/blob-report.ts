@@ -1,0 +1,56 @@
+/** What the cache tells of itself, to `status`, to extended attributes and to the log. Types only. */
+
+import type { BlobAddress } from '../sources/source.js';
+import type { FetchProgress } from './blob-fetch.js';
+import type { CapacityUse } from './capacity.js';
+import type { QuarantineRecord } from './quarantine.js';
+
+/** What an open says of itself, for the log. */
+export interface OpenLabel {
+  readonly variant: string;
+  readonly task: string;
+}
+
+export type BlobState =
+  /** `unproven`: on disk, and to be proven again before it is served. */
+  | { readonly state: 'absent' | 'unproven' }
+  | {
+      readonly state: 'ready';
+      /** As SIF knows it: "amd64". */
+      readonly architecture: string;
+      /** Why it is not served all the same. */
+      readonly refusal: string | undefined;
+    }
+  | {
+      readonly state: 'queued' | 'fetching' | 'verifying' | 'publishing';
+      readonly receivedBytes: number;
+      readonly waiters: number;
+    }
+  | { readonly state: 'quarantined'; readonly record: QuarantineRecord };
+
+export interface FetchInFlight extends FetchProgress {
+  readonly address: BlobAddress;
+  readonly label: OpenLabel;
+  readonly startedAtMs: number;
+  readonly waiters: number;
+}
+
+export interface FailedFetch {
+  readonly at: string;
+  readonly path: string;
+  readonly errno: string;
+  readonly message: string;
+}
+
+export interface BlobCacheStatistics {
+  readonly use: CapacityUse;
+  readonly hits: number;
+  readonly misses: number;
+  readonly fetched: number;
+  readonly fetchedBytes: number;
+  readonly failed: number;
+  readonly evicted: number;
+  readonly flights: readonly FetchInFlight[];
+  readonly quarantine: readonly QuarantineRecord[];
+  readonly lastFailures: readonly FailedFetch[];
+}
