@@ -1,10 +1,10 @@
 /**
- * The one descriptor through which an image is judged. Opened once, never through a symbolic link, never by name
- * again: what was proven is what is published. Reads are synchronous; they happen in a worker thread.
+ * The descriptor through which an image is judged: never of a symbolic link, and where several threads judge one image,
+ * of the one file (`identity`): what was proven is what is published. Reads are synchronous; they happen in a thread.
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, readSync, type Stats } from 'node:fs';
 import { messageOf, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
 import type { Pace } from './pace.js';
@@ -14,16 +14,19 @@ const HASH_CHUNK_BYTES = 1 << 20;
 export class ImageFile {
   readonly path: string;
   readonly sizeBytes: number;
+  /** Changes with the file behind the path, and with its content, as far as its attributes tell. */
+  readonly identity: string;
   readonly #descriptor: number;
 
-  private constructor(path: string, descriptor: number, sizeBytes: number) {
+  private constructor(path: string, descriptor: number, status: Stats) {
     this.path = path;
     this.#descriptor = descriptor;
-    this.sizeBytes = sizeBytes;
+    this.sizeBytes = status.size;
+    this.identity = [status.dev, status.ino, status.size, status.mtimeMs].join(':');
   }
 
-  /** Errors: EIO it can't be opened, is a symbolic link, or is not a regular file. */
-  static open(path: string): ImageFile {
+  /** Errors: EIO it can't be opened, is a symbolic link, is not a regular file, or not the one with that identity. */
+  static open(path: string, identity?: string): ImageFile {
     let descriptor: number;
     try {
       // O_NONBLOCK: a FIFO in the image's place must not block the open; it means nothing to a regular file.
@@ -36,7 +39,10 @@ export class ImageFile {
       if (!status.isFile()) {
         throw new TmaxError('EIO', `${path} is not a regular file; remove it`, { source: 'verify' });
       }
-      return new ImageFile(path, descriptor, status.size);
+      const image = new ImageFile(path, descriptor, status);
+      if (identity === undefined || identity === image.identity) return image;
+      const words = `${path} was replaced while it was verified; nothing else may write there`;
+      throw new TmaxError('EIO', words, { source: 'verify' });
     } catch (error) {
       closeSync(descriptor);
       throw error instanceof TmaxError ? error : localFailure(path, 'examine', error);

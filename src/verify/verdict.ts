@@ -34,4 +34,10 @@ export type Verdict =
       readonly architecture: string;
       readonly warnings: readonly Finding[];
     }
-  | { readonly outcome: 'invalid' | 'unsupported'; readonly level: VerifyLevel; readonly finding: Finding };
+  | RefusedVerdict;
+
+export interface RefusedVerdict {
+  readonly outcome: 'invalid' | 'unsupported';
+  readonly level: VerifyLevel;
+  readonly finding: Finding;
+}

@@ -1,14 +1,17 @@
 /**
  * Verification away from the main thread: a pool of threads that starts with the first image and shrinks to nothing
- * when there is nothing to prove. An abort ends one verification; the thread and the others go on.
+ * when there is nothing to prove. Form is proven by one thread, then the data in parts by as many as are free. An abort
+ * ends one verification; the threads and the others go on.
  */
 
 import { fileURLToPath } from 'node:url';
+import PQueue from 'p-queue';
 import { Piscina } from 'piscina';
 import { TmaxError, toTmaxError } from '../errors.js';
 import { interrupted } from './pace.js';
+import { splitBlocks } from './squashfs/data-blocks.js';
 import type { Verdict, VerifyLevel } from './verdict.js';
-import type { Expectation, VerifyOptions } from './verify.js';
+import { concludeProof, type Expectation, type VerifyOptions } from './verify.js';
 import type { VerifyAnswer, VerifyTask } from './worker.js';
 
 /** Raised when a defect in the proof is mended: blobs that an older one let pass are proven again. */
@@ -20,23 +23,28 @@ const IDLE_THREAD_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2_000;
 /** How many images may wait for a thread; more are refused with EBUSY. */
 const MAX_QUEUED_IMAGES = 4096;
+/** Data on disk that one thread decompresses at a time, about a quarter of a second's work: the threads share an image. */
+const PART_BYTES = 32 << 20;
 /** Heap of one thread; the tables of the largest image that is proven take less than half of it. */
 const THREAD_HEAP_MB = 512;
 
 export class Verifier {
   readonly #threads: number;
+  /** As many at a time as there are threads: the parts of an image that is begun go before images that are not. */
+  readonly #images: PQueue;
   readonly #aborts = new Set<() => void>();
   #pool: Piscina<VerifyTask, VerifyAnswer> | undefined;
   #closed = false;
 
-  /** `threads`: how many images are proven at the same time, at least 1. None runs before the first `verify`. */
+  /** `threads`: at least 1. None runs before the first `verify`. */
   constructor(options: { readonly threads: number }) {
     this.#threads = Math.max(1, options.threads);
+    this.#images = new PQueue({ concurrency: this.#threads });
   }
 
   /**
-   * As `verifyImage`, in a thread. Errors: EIO local disk, or a thread that died; EINTR aborted or closed (at once,
-   * while the thread notices within a few tens of milliseconds); EBUSY too many wait.
+   * As `verifyImage`, in threads. Errors: EIO local disk, or a thread that died; EINTR aborted or closed (at once, while
+   * the threads notice within a few tens of milliseconds); EBUSY too many wait.
    */
   async verify(
     path: string,
@@ -45,32 +53,57 @@ export class Verifier {
     options: VerifyOptions = {},
   ): Promise<Verdict> {
     if (this.#closed || options.signal?.aborted === true) throw interrupted();
-    const pool = this.#startedPool();
-    if (pool.queueSize >= MAX_QUEUED_IMAGES) {
+    if (this.#images.size >= MAX_QUEUED_IMAGES) {
       const message = `${MAX_QUEUED_IMAGES} images wait to be verified already; open fewer at a time`;
       throw new TmaxError('EBUSY', message, { source: 'verify' });
     }
     const aborted = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
-    let abort = (): void => {};
+    const controller = new AbortController();
+    const abort = (): void => {
+      Atomics.store(aborted, 0, 1);
+      controller.abort();
+    };
     const interruption = new Promise<never>((_, reject) => {
-      abort = () => {
-        Atomics.store(aborted, 0, 1);
-        reject(interrupted());
-      };
+      controller.signal.addEventListener('abort', () => reject(interrupted()), { once: true });
     });
     options.signal?.addEventListener('abort', abort, { once: true });
     this.#aborts.add(abort);
     try {
-      const task: VerifyTask = { path, expectation, level, aborted };
-      const answer = await Promise.race([pool.run(task), interruption]);
-      if (answer.kind === 'verdict') return answer.verdict;
-      throw new TmaxError(answer.errno, answer.message, { source: 'verify', level: answer.level });
+      const proof = this.#images.add(async () => {
+        if (controller.signal.aborted) throw interrupted();
+        return await this.#prove(path, expectation, level, aborted, controller.signal);
+      });
+      return await Promise.race([proof, interruption]);
     } catch (error) {
       throw this.#closed ? interrupted() : toTmaxError(error, 'verify');
     } finally {
       this.#aborts.delete(abort);
       options.signal?.removeEventListener('abort', abort);
     }
+  }
+
+  async #prove(
+    path: string,
+    expectation: Expectation,
+    level: VerifyLevel,
+    aborted: Int32Array<SharedArrayBuffer>,
+    signal: AbortSignal,
+  ): Promise<Verdict> {
+    const form = await this.#run({ kind: 'form', path, expectation, level, aborted });
+    if (form.kind !== 'form') throw new TypeError('a verification thread answered another question');
+    const { verdict, data } = form.proof;
+    if (data === undefined) return verdict;
+    const parts = splitBlocks(data.blocks, PART_BYTES).map(async (blocks) => {
+      const part = await this.#run({ kind: 'data', plan: { ...data, blocks }, aborted });
+      return part.kind === 'data' ? part.refused : undefined;
+    });
+    return await concludeProof(verdict, path, await Promise.all(parts), { signal });
+  }
+
+  async #run(task: VerifyTask): Promise<Exclude<VerifyAnswer, { kind: 'error' }>> {
+    const answer = await this.#startedPool().run(task);
+    if (answer.kind !== 'error') return answer;
+    throw new TmaxError(answer.errno, answer.message, { source: 'verify', level: answer.level });
   }
 
   /** Aborts what runs and waits, and ends the threads. */

@@ -1,34 +1,40 @@
 /** What runs in a verification thread. Errors are answers here: a class does not survive the way between threads. */
 
 import { type ErrnoName, type ErrorLevel, toTmaxError } from '../errors.js';
-import type { Verdict, VerifyLevel } from './verdict.js';
-import { type Expectation, verifyImage } from './verify.js';
+import type { RefusedVerdict, VerifyLevel } from './verdict.js';
+import { type DataPlan, type Expectation, type FormProof, proveForm, provePlannedData } from './verify.js';
 
 /** How often a thread looks whether its task is still wanted. */
 const ABORT_POLL_MS = 20;
 
-export interface VerifyTask {
-  readonly path: string;
-  readonly expectation: Expectation;
-  readonly level: VerifyLevel;
-  /** Shared with the caller; its first element is 1 once the answer is no longer wanted. */
-  readonly aborted: Int32Array<SharedArrayBuffer>;
-}
+/** One step of a proof. `aborted` is shared with the caller; its first element is 1 once the answer is no longer wanted. */
+export type VerifyTask =
+  | {
+      readonly kind: 'form';
+      readonly path: string;
+      readonly expectation: Expectation;
+      readonly level: VerifyLevel;
+      readonly aborted: Int32Array<SharedArrayBuffer>;
+    }
+  | { readonly kind: 'data'; readonly plan: DataPlan; readonly aborted: Int32Array<SharedArrayBuffer> };
 
 export type VerifyAnswer =
-  | { readonly kind: 'verdict'; readonly verdict: Verdict }
+  | { readonly kind: 'form'; readonly proof: FormProof }
+  | { readonly kind: 'data'; readonly refused: RefusedVerdict | undefined }
   | { readonly kind: 'error'; readonly errno: ErrnoName; readonly message: string; readonly level: ErrorLevel };
 
 export default async function verifyInThread(task: VerifyTask): Promise<VerifyAnswer> {
-  const { aborted, expectation, level, path } = task;
   const controller = new AbortController();
   const poll = (): void => {
-    if (Atomics.load(aborted, 0) === 1) controller.abort();
+    if (Atomics.load(task.aborted, 0) === 1) controller.abort();
   };
   poll();
   const timer = setInterval(poll, ABORT_POLL_MS);
+  const options = { signal: controller.signal };
   try {
-    return { kind: 'verdict', verdict: await verifyImage(path, expectation, level, { signal: controller.signal }) };
+    if (task.kind === 'data') return { kind: 'data', refused: await provePlannedData(task.plan, options) };
+    const { path, expectation, level } = task;
+    return { kind: 'form', proof: await proveForm(path, expectation, level, options) };
   } catch (thrown) {
     const error = toTmaxError(thrown, 'verify');
     return { kind: 'error', errno: error.errno, message: error.message, level: error.level };

@@ -1,4 +1,7 @@
-/** Other readers find in an image what the proof's readers find: names, kinds, modes, owners, times and contents. */
+/**
+ * Other readers find in an image what the proof's readers find: names, kinds, modes, owners, times and contents. One
+ * after the other, since each mounts, extracts or compresses: together they would only wait for each other.
+ */
 
 import { closeSync, mkdirSync, openSync, readSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -21,14 +24,14 @@ function partitionOf(path: string): SifPartition {
 }
 
 for (const { name } of goodImages) {
-  test(`unsquashfs extracts from ${name} what is read here`, async (t) => {
+  test.serial(`unsquashfs extracts from ${name} what is read here`, async (t) => {
     const path = goodImage(name);
     const tree = await readTree(path, { contents: true });
     t.true(tree.size > 50);
     t.deepEqual(treeByUnsquashfs(path, partitionOf(path).offsetBytes), tree);
   });
 
-  test(`the kernel shows of ${name} what is read here, unless it lacks its padding`, async (t) => {
+  test.serial(`the kernel shows of ${name} what is read here, unless it lacks its padding`, async (t) => {
     const path = goodImage(name);
     const { offsetBytes, sizeBytes } = partitionOf(path);
     if (name.endsWith('-nopad')) {
@@ -39,7 +42,7 @@ for (const { name } of goodImages) {
   });
 }
 
-test('a small image made without mksquashfs is read alike by the kernel and by unsquashfs', async (t) => {
+test.serial('a small image made without mksquashfs is read alike by the kernel and by unsquashfs', async (t) => {
   const path = imageFile('tiny', tinyImage(11, 300_000));
   const { offsetBytes, sizeBytes } = partitionOf(path);
   const tree = await readTree(path, { contents: true });
@@ -82,7 +85,7 @@ const VARIANTS: readonly (readonly string[])[] = [
   ['-comp', 'lz4', '-Xhc', '-b', '8K'],
 ];
 for (const options of VARIANTS) {
-  test(`what mksquashfs ${options.join(' ')} makes is valid and read as the kernel reads it`, async (t) => {
+  test.serial(`what mksquashfs ${options.join(' ')} makes is valid and read as the kernel reads it`, async (t) => {
     const folder = variedFolder();
     t.teardown(() => rmSync(folder, { recursive: true }));
     const bytes = buildSif({ squashfs: makeSquashfs(folder, options) });
@@ -93,7 +96,7 @@ for (const options of VARIANTS) {
   });
 }
 
-test('compressors and filters that are not decoded here are named, with what to do', async (t) => {
+test.serial('compressors and filters that are not decoded here are named, with what to do', async (t) => {
   const folder = variedFolder();
   t.teardown(() => rmSync(folder, { recursive: true }));
   // Machine code, for which mksquashfs finds the branch filter worth while.

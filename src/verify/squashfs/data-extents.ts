@@ -5,22 +5,13 @@
  */
 
 import { invalid, type Refusal, unsupported } from '../refusal.js';
+import type { DataBlocks } from './data-blocks.js';
 import { GrowingArray } from './growing-array.js';
 
 /** Bit of a size word that says: not compressed. */
 const STORED = 1 << 24;
 /** About 512 GiB of files in blocks of 128 KiB, holes included. */
 const MAX_BLOCKS = 1 << 22;
-
-export interface DataExtent {
-  /** Absolute, in the SIF. */
-  readonly start: number;
-  readonly diskBytes: number;
-  readonly stored: boolean;
-  /** Length of the content: exactly that of a data block, at least and at most that of a fragment. */
-  readonly minBytes: number;
-  readonly maxBytes: number;
-}
 
 export class DataExtents {
   readonly #start: number;
@@ -105,22 +96,22 @@ export class DataExtents {
     }
   }
 
-  /** After `proveDisjoint`: each extent once, in the order in which they lie on disk. */
-  *[Symbol.iterator](): Generator<DataExtent> {
-    let previous = -1;
-    for (const index of this.#order) {
-      const repeated = previous >= 0 && this.#same(previous, index);
-      previous = index;
-      if (repeated) continue;
-      const word = this.#words.at(index);
-      yield {
-        start: this.#starts.at(index),
-        diskBytes: diskBytesOf(word),
-        stored: (word & STORED) !== 0,
-        minBytes: this.#minBytes.at(index),
-        maxBytes: this.#maxBytes.at(index),
-      };
-    }
+  /**
+   * After `proveDisjoint`: what is compressed, each once, in the order in which it lies on disk. The length of a stored
+   * block is a matter of its size word alone, which has been proven.
+   */
+  compressed(): DataBlocks {
+    const chosen = this.#order.filter((index, position) => {
+      const previous = this.#order[position - 1];
+      const repeated = previous !== undefined && this.#same(previous, index);
+      return !repeated && (this.#words.at(index) & STORED) === 0;
+    });
+    return {
+      starts: Float64Array.from(chosen, (index) => this.#starts.at(index)),
+      diskBytes: Uint32Array.from(chosen, (index) => diskBytesOf(this.#words.at(index))),
+      minBytes: Uint32Array.from(chosen, (index) => this.#minBytes.at(index)),
+      maxBytes: Uint32Array.from(chosen, (index) => this.#maxBytes.at(index)),
+    };
   }
 
   #prove(field: string, start: number, word: number, fieldOffset: number): void {

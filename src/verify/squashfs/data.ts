@@ -1,33 +1,29 @@
-/** Depth 4: every data block and fragment is decompressed and must have the length that the inodes say. */
+/** Depth 4: every compressed data block and fragment is decompressed and must have the length that the inodes say. */
 
 import { messageOf } from '../../errors.js';
 import type { ImageFile } from '../image-file.js';
 import type { Pace } from '../pace.js';
 import { invalid, Refusal } from '../refusal.js';
-import type { DataExtent, DataExtents } from './data-extents.js';
+import type { DataBlocks } from './data-blocks.js';
 import type { Decompress } from './decompress.js';
 
 /** Throws a `Refusal`; errors: EIO, EINTR. Holds one block at a time. */
 export async function proveData(
   image: ImageFile,
-  extents: DataExtents,
+  { starts, diskBytes, minBytes, maxBytes }: DataBlocks,
   decompress: Decompress,
-  blockSizeBytes: number,
   pace: Pace,
 ): Promise<void> {
-  const buffer = Buffer.allocUnsafe(blockSizeBytes);
-  for (const extent of extents) {
-    // The length of a stored block is a matter of its size word alone, which the depth before has proven.
-    if (extent.stored) continue;
-    const body = buffer.subarray(0, extent.diskBytes);
-    image.readInto(body, extent.start);
-    proveBlock(extent, body, decompress);
+  const buffer = Buffer.allocUnsafe(diskBytes.reduce((largest, bytes) => Math.max(largest, bytes), 0));
+  for (const [index, start] of starts.entries()) {
+    const body = buffer.subarray(0, diskBytes[index]);
+    image.readInto(body, start);
+    proveBlock(start, body, minBytes[index] ?? 0, maxBytes[index] ?? 0, decompress);
     if (pace.due) await pace.turn();
   }
 }
 
-function proveBlock(extent: DataExtent, body: Buffer, decompress: Decompress): void {
-  const { maxBytes, minBytes, start } = extent;
+function proveBlock(start: number, body: Buffer, minBytes: number, maxBytes: number, decompress: Decompress): void {
   const expected = minBytes === maxBytes ? `${maxBytes} bytes` : `${minBytes} to ${maxBytes} bytes`;
   const refuse = (found: string): Refusal =>
     invalid({ code: 'squashfs-data-block', field: 'data block', offsetBytes: start, found, expected });
