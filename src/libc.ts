@@ -260,9 +260,16 @@ export async function readExtendedAttribute(
   return Buffer.from(value.subarray(0, length));
 }
 
-/** Ends the process at once: no exit handlers, no waiting for threads that block in the kernel. */
+/**
+ * Ends the process at once: no exit handlers, no waiting for threads that block in the kernel. Without koffi, by SIGKILL,
+ * which does the same.
+ */
 export function exitNow(code: number): void {
-  libc()._exit(code);
+  try {
+    libc()._exit(code);
+  } catch {
+    process.kill(process.pid, 'SIGKILL');
+  }
 }
 
 /** Calls on a thread of koffi's pool. The errno is the call's own only inside the very callback. */

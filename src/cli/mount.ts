@@ -14,12 +14,17 @@ import { serviceNotifier } from '../daemon/service-notification.js';
 import { type MountWords, readSettings, type Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
+import { exitNow } from '../libc.js';
 import { packageRoot } from '../version.js';
 
 export interface MountCommandOptions extends MountWords {
   readonly foreground: boolean;
   readonly logFile?: string | undefined;
 }
+
+/** How long closing may take once the mount has gone: enough to flush and to end threads. */
+const CLOSE_LIMIT_MS = 5_000;
+const EXIT_FAILED = 1;
 
 /** What a daemon in the background tells its starter, once. */
 const reportShape = v.union([
@@ -79,6 +84,7 @@ async function serve(settings: Settings, logFile: string | undefined): Promise<v
   } catch (error) {
     log.fatal({ reason: messageOf(error) }, 'tmaxfs could not start');
     await report({ ready: false, reason: messageOf(error) });
+    endWithin(CLOSE_LIMIT_MS);
     throw error;
   }
   // The working directory of a daemon would keep its file system busy.
@@ -93,7 +99,20 @@ async function serve(settings: Settings, logFile: string | undefined): Promise<v
   const summary = daemon.summary();
   notify({ ready: true, status: summary });
   await report({ ready: true, summary });
+  await daemon.ending;
+  endWithin(CLOSE_LIMIT_MS);
   await daemon.ended;
+}
+
+/**
+ * The process ends by itself when nothing is left to do. A thread that blocks in the kernel would keep it for ever (a mount
+ * that could not be taken down, a disk that does not answer): after the limit it is ended without being asked.
+ */
+function endWithin(limitMs: number): void {
+  setTimeout(() => {
+    process.stderr.write(`tmaxfs: not done with closing after ${limitMs / 1000} s: ended by force\n`);
+    exitNow(EXIT_FAILED);
+  }, limitMs).unref();
 }
 
 /** Tells the starter, where there is one. */

@@ -3,6 +3,7 @@
  * first, then the same way back, so that nothing is answered from what is already gone.
  */
 
+import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { BlobCache } from '../blobs/blob-cache.js';
@@ -45,25 +46,26 @@ const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 export class Daemon {
-  /** Resolves once the mount is gone, whoever unmounted it, and everything has been closed. */
+  /** Resolves once the mount is gone, whoever unmounted it, or could not be taken down after a stop. Closing follows. */
+  readonly ending: Promise<void>;
+  /** Resolves once everything has been closed after that. */
   readonly ended: Promise<void>;
   readonly #settings: Settings;
   readonly #catalog: Catalog;
   readonly #mount: MountHandle;
   readonly #log: Logger;
-  #stopping: Promise<void> | undefined;
+  readonly #stop = new AbortController();
 
   private constructor(settings: Settings, catalog: Catalog, mount: MountHandle, log: Logger, closers: Closers) {
     this.#settings = settings;
     this.#catalog = catalog;
     this.#mount = mount;
     this.#log = log;
-    this.ended = mount.ended.then(async () => {
-      // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
-      this.stop();
-      await this.#stopping;
+    // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
+    this.ending = Promise.race([mount.ended, once(this.#stop.signal, 'abort')]).then(() => this.#unmount());
+    this.ended = this.ending.then(async () => {
       await closers.close();
-      log.info('the mount is gone; the daemon ends');
+      log.info('the daemon ends');
     });
   }
 
@@ -82,9 +84,7 @@ export class Daemon {
 
   /** Unmounts. Files that are open keep working for as long as they can. Ends in `ended`. */
   stop(): void {
-    this.#stopping ??= this.#unmount().catch((error: unknown) => {
-      this.#log.error({ reason: messageOf(error) }, 'the mount could not be taken down');
-    });
+    this.#stop.abort();
   }
 
   /** One line for people. */
@@ -97,11 +97,13 @@ export class Daemon {
   async #unmount(): Promise<void> {
     const drainTimeoutMs = this.#mount.passthrough ? PASSTHROUGH_DRAIN_TIMEOUT_MS : RELAYED_DRAIN_TIMEOUT_MS;
     try {
-      await this.#mount.unmount({ lazy: false, drainTimeoutMs });
+      await this.#mount.unmount({ lazy: false, drainTimeoutMs }).catch((error: unknown) => {
+        if (!(error instanceof TmaxError) || error.errno !== 'EBUSY') throw error;
+        this.#log.warn({ reason: error.message }, 'the mount is busy: detached from the tree, open files go on');
+        return this.#mount.unmount({ lazy: true, drainTimeoutMs });
+      });
     } catch (error) {
-      if (!(error instanceof TmaxError) || error.errno !== 'EBUSY') throw error;
-      this.#log.warn({ reason: error.message }, 'the mount is busy: detached from the tree, open files go on');
-      await this.#mount.unmount({ lazy: true, drainTimeoutMs });
+      this.#log.error({ reason: messageOf(error) }, 'the mount could not be taken down: it ends with this process');
     }
   }
 }
@@ -215,8 +217,6 @@ async function startDaemon(
     readThreads: READ_THREADS,
     log,
   });
-  const mounted = mount;
-  closers.add(() => mounted.ended);
   try {
     // Only now is it sure that no other daemon serves this mount point, whose socket this would replace.
     const control = await startControlServer(socketPath, documents, log);

@@ -41,10 +41,9 @@ export interface MountHandle {
   /**
    * Takes the mount away. Not lazy: EBUSY, naming the holders, while anything is open. Lazy: opens that still wait end
    * with ENOTCONN; open files work on until they are closed or `drainTimeoutMs` is over, then the connection is ended
-   * (files that are passed through work even after that). Errors: EBUSY; EPERM.
-   *
-   * A rejection with the mount gone from the tree (an ordinary user where /sys/fs/fuse/connections is not mounted) means
-   * that threads still block in the kernel: such a process ends only by `exitNow` of libc.ts.
+   * (files that are passed through work even after that). Errors: EBUSY; EPERM; ETIMEDOUT the mount is gone from the tree,
+   * but the connection can't be ended (an ordinary user, where /sys/fs/fuse/connections is not mounted): threads still
+   * block in the kernel then, and the process ends only by `exitNow` of libc.ts.
    */
   unmount(options: { readonly lazy: boolean; readonly drainTimeoutMs: number }): Promise<void>;
 }

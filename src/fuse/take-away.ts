@@ -10,6 +10,8 @@ import { unmount } from './unmount.js';
 
 /** How long the connection may take to end once it has been aborted. */
 const ABORT_LIMIT_MS = 5000;
+/** How often is looked whether a file is still open. */
+const OPEN_FILES_CHECK_MS = 1000;
 
 export interface OwnMount {
   readonly mountpoint: string;
@@ -19,6 +21,8 @@ export interface OwnMount {
   readonly ended: Promise<void>;
   /** Who waits in an `open`, which /proc does not show. */
   readonly waitingHolders: readonly Holder[];
+  /** Files that the kernel holds open. */
+  readonly openFileCount: () => number;
   /** Ends the opens that still wait. */
   readonly abandonWaitingOpens: () => void;
   readonly log: Logger;
@@ -35,15 +39,28 @@ export async function takeAway(
     await unmount(mount.mountpoint, { lazy: options.lazy, knownHolders: mount.waitingHolders });
   }
   mount.abandonWaitingOpens();
-  if (await endsWithin(mount.ended, options.drainTimeoutMs)) return;
+  if (await drained(mount, options.drainTimeoutMs)) return;
   await abort(mount);
   if (await endsWithin(mount.ended, ABORT_LIMIT_MS)) return;
   throw stuck(mount.mountpoint, undefined);
 }
 
-/** Files are still open, on the detached mount or in another mount namespace. */
+/**
+ * Waits for the kernel to end the connection, which it does when nobody holds anything of it: up to the limit while files
+ * are open, else not for long. A mount that another mount namespace keeps, or a working directory, is not waited for.
+ */
+async function drained(mount: OwnMount, limitMs: number): Promise<boolean> {
+  const deadline = performance.now() + limitMs;
+  for (;;) {
+    const remainingMs = Math.max(0, deadline - performance.now());
+    if (await endsWithin(mount.ended, Math.min(remainingMs, OPEN_FILES_CHECK_MS))) return true;
+    if (performance.now() >= deadline || mount.openFileCount() === 0) return false;
+  }
+}
+
+/** It is still used, on the detached mount or in another mount namespace. */
 async function abort({ mountpoint, deviceNumber, log }: OwnMount): Promise<void> {
-  log.warn({ mountpoint }, 'files are still open on the mount that was taken away: ending it');
+  log.warn({ mountpoint }, 'the mount that was taken away is still used: ending it');
   try {
     await abortConnection(deviceNumber?.split(':')[1] ?? '');
   } catch (error) {
@@ -63,8 +80,8 @@ async function endsWithin(ended: Promise<void>, limitMs: number): Promise<boolea
 
 function stuck(mountpoint: string, cause: unknown): TmaxError {
   return new TmaxError(
-    'EBUSY',
-    `the mount on ${mountpoint} is gone from the tree, but files on it are open and this user can't end the connection (is /sys/fs/fuse/connections mounted?); it ends with this process`,
+    'ETIMEDOUT',
+    `the mount on ${mountpoint} is gone from the tree, but somebody still uses it and this user can't end the connection (is /sys/fs/fuse/connections mounted?); it ends with this process`,
     { cause, source: 'kernel', level: 'error' },
   );
 }

@@ -4,23 +4,10 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import type { Fault } from '../../src/demo/fake-hub-faults.js';
-import { type FakeFile, fileOf } from '../../src/demo/fake-hub-repository.js';
-import { MountedPool, type MountedPoolOptions } from '../support/mounted-pool.js';
+import { fileOf } from '../../src/demo/fake-hub-repository.js';
+import { MountedPool } from '../support/mounted-pool.js';
 import { tinyImage } from '../support/sif-writer.js';
-
-/** A pool of `count` small images; task `t<n>` of variant `v` is the image `images/<n>.sif`. */
-function smallPool(
-  count: number,
-  payloadBytes = 200_000,
-): Pick<MountedPoolOptions, 'files' | 'tasks'> & { files: FakeFile[] } {
-  const files = Array.from({ length: count }, (_, seed) => fileOf(`images/${seed}.sif`, tinyImage(seed, payloadBytes)));
-  return { files, tasks: { v: Object.fromEntries(files.map(({ path }, seed) => [`t${seed}`, path])) } };
-}
-
-function contentOf(file: FakeFile | undefined): Buffer {
-  if (!Buffer.isBuffer(file?.body)) throw new Error('the file has no content in memory');
-  return file.body;
-}
+import { contentOf, smallPool } from '../support/small-pool.js';
 
 /** Whether `cmp` finds the served file equal to its original. */
 async function isServedAs(t: ExecutionContext, pool: MountedPool, path: string, content: Buffer): Promise<boolean> {

@@ -5,7 +5,6 @@
 
 import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import type { Status } from '../../src/daemon/status.js';
 import { FakeHub, type FakeHubOptions } from '../../src/demo/fake-hub.js';
@@ -13,7 +12,7 @@ import { type TaskMap, taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { type FakeFile, type FakeRepository, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { type CommandResult, resultOf } from './command.js';
 import { packagePath } from './paths.js';
-import { temporaryFolder } from './temporary.js';
+import { type Lifetime, temporaryFolder } from './temporary.js';
 
 /** Longer than any command of these tests takes on a loaded machine, shorter than ava's own limit. */
 const COMMAND_TIMEOUT_MS = 60_000;
@@ -47,14 +46,14 @@ export class MountedPool {
   ) {}
 
   /** Serves and mounts; taken down with the test. */
-  static async start(t: ExecutionContext, options: MountedPoolOptions): Promise<MountedPool> {
+  static async start(t: Lifetime, options: MountedPoolOptions): Promise<MountedPool> {
     const pool = await MountedPool.prepare(t, options);
     await pool.mount();
     return pool;
   }
 
   /** Serves, with everything ready to mount. */
-  static async prepare(t: ExecutionContext, options: MountedPoolOptions): Promise<MountedPool> {
+  static async prepare(t: Lifetime, options: MountedPoolOptions): Promise<MountedPool> {
     const repository: FakeRepository = repositoryOf(POOL_NAME, [taskMapFile(options.tasks), ...options.files], {
       ...(options.readers === undefined ? {} : { readers: options.readers }),
     });
@@ -83,28 +82,36 @@ export class MountedPool {
   }
 
   tryMount(): Promise<CommandResult> {
+    return this.tmaxfs(this.mountCommand);
+  }
+
+  /** The words of `tmaxfs mount`. */
+  get mountCommand(): readonly string[] {
     const { cacheDirectory, logFile, mountpoint } = this;
     const args = ['--repo', POOL_NAME, '--cache-dir', cacheDirectory, '--log-file', logFile, '--log-level', 'debug'];
-    return this.tmaxfs(['mount', mountpoint, ...args, ...(this.options.args ?? [])]);
+    return ['mount', mountpoint, ...args, ...(this.options.args ?? [])];
   }
 
   /** Runs the real command; its exit code is for the caller to judge. */
   tmaxfs(args: readonly string[]): Promise<CommandResult> {
-    return resultOf(
-      execa(process.execPath, [packagePath('bin', 'tmaxfs.js'), ...args], {
-        env: {
-          PATH: process.env['PATH'] ?? '',
-          HOME: this.folder,
-          XDG_RUNTIME_DIR: this.folder,
-          HF_ENDPOINT: this.hub.endpoint,
-          ...this.options.env,
-        },
-        extendEnv: false,
-        reject: false,
-        timeout: COMMAND_TIMEOUT_MS,
-        ...this.#user(),
-      }),
-    );
+    return resultOf(this.spawn([process.execPath, packagePath('bin', 'tmaxfs.js'), ...args], COMMAND_TIMEOUT_MS));
+  }
+
+  /** Starts a program in the environment of the commands, as the user who mounts; by default it may run for ever. */
+  spawn([file = '', ...args]: readonly string[], timeout = 0) {
+    return execa(file, args, {
+      env: {
+        PATH: process.env['PATH'] ?? '',
+        HOME: this.folder,
+        XDG_RUNTIME_DIR: this.folder,
+        HF_ENDPOINT: this.hub.endpoint,
+        ...this.options.env,
+      },
+      extendEnv: false,
+      reject: false,
+      timeout,
+      ...this.#user(),
+    });
   }
 
   /** Runs a command of the system, as the user who mounted. */

@@ -76,6 +76,7 @@ class KernelMount implements MountHandle {
           command: 'waiting',
           holds: 'an unanswered open',
         })),
+        openFileCount: () => session.openHandleCount,
         abandonWaitingOpens: () => session.abandonWaitingOpens(),
         log: this.#log,
       },

@@ -5,7 +5,7 @@
  * receiver must not end the wait, and must not hide one that comes later: the caller of this file looks again and again.
  */
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, readlinkSync } from 'node:fs';
 import { constants } from 'node:os';
 import { systemErrorCode } from '../../errors.js';
 
@@ -37,12 +37,23 @@ function signalMask(status: string, field: string): bigint {
   return digits === undefined ? 0n : BigInt(`0x${digits}`);
 }
 
+/** Whether /proc shows processes under the numbers of this process's own pid namespace. */
+function isProcOurs(): boolean {
+  try {
+    return readlinkSync('/proc/self') === String(process.pid);
+  } catch {
+    return false;
+  }
+}
+
 /**
- * Whether the thread `tid` is gone, dying, or has a signal to act on. A thread of another pid namespace (0) can't be
- * looked at: its first signal counts, since a caller that can't be killed is worse than an `open` that is tried again.
+ * Whether the thread `tid` is gone, dying, or has a signal to act on. Where it can't be looked at, its first signal counts,
+ * since a caller that can't be killed is worse than an `open` that is tried again: a thread outside of this process's pid
+ * namespace (0; those in namespaces below have a number here), or a /proc of another pid namespace, whose numbers are not
+ * the kernel's.
  */
 export function wantsToStop(tid: number): boolean {
-  if (tid === 0) return true;
+  if (tid === 0 || !isProcOurs()) return true;
   try {
     return hasReasonToStop(readFileSync(`/proc/${tid}/status`, 'latin1'));
   } catch (error) {

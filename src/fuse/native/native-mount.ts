@@ -251,6 +251,7 @@ class NativeMount implements MountHandle {
         deviceNumber: this.#deviceNumber,
         ended: this.ended,
         waitingHolders: [],
+        openFileCount: () => handles.openCount,
         abandonWaitingOpens: () => handles.abandonWaiting(),
         log: this.#options.log,
       },
