@@ -114,6 +114,15 @@ out(os.pread(fd, 100, os.fstat(fd).st_size - int(args[1])).decode())`;
     t.is(await pythonValue(user, script, path, String(SPARSE_END.length)), SPARSE_END);
   });
 
+  test.serial('a file of 3.4 GB is read to its last byte, and no further', async (t) => {
+    const script = `
+import subprocess
+out(os.stat(args[0]).st_size)
+out(subprocess.run(['cmp', *args]).returncode)`;
+    const path = join(t.context.mountpoint, 'easy/sparse.sif');
+    t.deepEqual(await python(user, script, path, t.context.sparseSource), [SPARSE_BYTES, 0]);
+  });
+
   test('a mapped file has the content of its source', async (t) => {
     const script = `
 import mmap

@@ -22,6 +22,8 @@ export interface MountFixture {
   readonly mountpoint: string;
   readonly server: MountServer;
   readonly config: MountServerConfig;
+  /** The local file behind easy/sparse.sif: zeros, and `SPARSE_END`. */
+  readonly sparseSource: string;
   /** The local file behind easy/one.sif and hard/same.sif. */
   readonly source: string;
   /** The digest of that file. */
@@ -29,7 +31,8 @@ export interface MountFixture {
 }
 
 export const SOURCE_BYTES = 3_000_001;
-export const SPARSE_BYTES = 3 * 1024 ** 3;
+/** As large as the largest image of the published pool. */
+export const SPARSE_BYTES = 3_449_798_656;
 /** What lies at the end of easy/sparse.sif, past 2 GiB. */
 export const SPARSE_END = 'the end of a large file';
 
@@ -49,7 +52,16 @@ export async function mountedFixture(defer: Defer, variant: MountVariant): Promi
   const server = new MountServer(variant.user);
   defer(() => server.kill());
   await server.start(config);
-  return { directory, mountpoint, server, config, source, sha256: createHash('sha256').update(content).digest('hex') };
+  const sparseSource = join(directory, 'sparse');
+  return {
+    directory,
+    mountpoint,
+    server,
+    config,
+    source,
+    sparseSource,
+    sha256: createHash('sha256').update(content).digest('hex'),
+  };
 }
 
 async function files(directory: string, source: string): Promise<readonly MemoryFile[]> {

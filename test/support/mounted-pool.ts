@@ -64,6 +64,8 @@ export class MountedPool {
     const mountpoint = join(folder, 'tmax');
     mkdirSync(mountpoint);
     if (options.uid !== undefined) {
+      // What udev does wherever it runs; a test machine may have none.
+      chmodSync('/dev/fuse', 0o666);
       for (const path of [folder, mountpoint]) await execa('chown', [String(options.uid), path]);
     }
     const cacheDirectory = options.cacheDirectory ?? join(folder, 'cache');
