@@ -37,6 +37,8 @@ const source = new HubSource({
   connectTimeoutMs: 5000,
   headersTimeoutMs: 5000,
   idleTimeoutMs: 5000,
+  minBytesPerSecond: 0,
+  speedWindowMs: 5000,
   connectionsPerBlob: connections,
   log,
 });

@@ -7,9 +7,9 @@
 
 import { setMaxListeners } from 'node:events';
 import { closeSync } from 'node:fs';
-import PQueue from 'p-queue';
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
+import { startLongTimer } from '../long-timer.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
@@ -17,6 +17,7 @@ import { type FetchEnvironment, type FetchProgress, type FetchResult, fetchBlob 
 import type { BlobCacheStatistics, BlobState, FailedFetch, OpenLabel } from './blob-report.js';
 import type { BlobStore, OpenBlob } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
+import { FetchQueue, type QueuedFetch } from './fetch-queue.js';
 import type { Proof } from './proof.js';
 import { ProvenBlobs } from './proven-blobs.js';
 import { Quarantine } from './quarantine.js';
@@ -46,12 +47,24 @@ interface LeasedBlob {
   count: number;
 }
 
-interface Flight {
+/** A fetch that is queued, under way, or has given way; it has one end, told to all who wait. */
+interface Flight extends QueuedFetch {
   readonly address: BlobAddress;
   readonly label: OpenLabel;
   readonly startedAtMs: number;
   readonly progress: FetchProgress;
+  /** Opens. */
   readonly waiters: Set<Waiter>;
+  /** Prefetches. A flight that only they wanted ends with the last of them. */
+  readonly backers: Set<Backer>;
+  /** It goes on whoever leaves, since an open has asked for it. */
+  isWanted: boolean;
+}
+
+/** A prefetch that waits for a flight. */
+interface Backer extends Waiter {
+  /** Blobs that must not be evicted for it. */
+  readonly keep: ReadonlySet<string>;
 }
 
 /** An open that waits for a flight. Told in the very turn in which the blob becomes ready, before anything can evict it. */
@@ -70,7 +83,7 @@ export class BlobCache {
   readonly #environment: FetchEnvironment;
   readonly #capacity: Capacity;
   readonly #quarantine: Quarantine;
-  readonly #queue: PQueue;
+  readonly #queue: FetchQueue;
   readonly #leased = new Map<string, LeasedBlob>();
   readonly #flights = new Map<string, Flight>();
   readonly #proven: ProvenBlobs;
@@ -85,7 +98,7 @@ export class BlobCache {
     this.#quarantine = quarantine;
     // Every fetch listens to it, in several places.
     setMaxListeners(0, this.#stopping.signal);
-    this.#queue = new PQueue({ concurrency: options.maxFetches });
+    this.#queue = new FetchQueue(options.maxFetches);
     this.#gate = new ArchitectureGate(options.architecture, options.log);
     this.#proven = new ProvenBlobs(options.store, options.level, options.verifierVersion);
     this.#capacity = new Capacity(options.store, options.limits, (sha256, sizeBytes) => {
@@ -128,6 +141,58 @@ export class BlobCache {
     if (refusal !== undefined) throw refusalError(refusal);
     this.#counts.misses += 1;
     return this.#openAbsent(address, label, signal);
+  }
+
+  /**
+   * Makes a blob ready without holding it open, behind every fetch that an open waits for. What is there already keeps its
+   * place in the order of eviction. Ends at once when the signal is aborted, and the fetch with it where nobody else wants it.
+   * `keep`: blobs that are not evicted for this one.
+   * Errors: as `open`; ENOSPC also where only evicting `keep` would make room.
+   */
+  async bring(address: BlobAddress, label: OpenLabel, signal: AbortSignal, keep: ReadonlySet<string>): Promise<void> {
+    if (signal.aborted) throw interrupted(address);
+    if (this.isReady(address)) return;
+    const { sha256, commit } = address;
+    const refusal = this.#flights.has(sha256) ? undefined : this.#quarantine.refusal(sha256, commit);
+    if (refusal !== undefined) throw refusalError(refusal);
+    const flight = this.#flights.get(sha256) ?? this.#startFlight(address, label);
+    await new Promise<void>((resolve, reject) => {
+      const settle = (act: () => void) => {
+        signal.removeEventListener('abort', onAbort);
+        flight.backers.delete(backer);
+        act();
+      };
+      const onAbort = () => {
+        settle(() => reject(interrupted(address)));
+        this.#cancelUnwanted(flight);
+      };
+      const backer = {
+        keep,
+        landed: () => settle(resolve),
+        failed: (error: TmaxError) => settle(() => reject(error)),
+      };
+      flight.backers.add(backer);
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#queue.dispatch();
+    });
+  }
+
+  /** Whether the blob is on disk and proven, looked up on the disk. */
+  isReady(address: BlobAddress): boolean {
+    if (this.#leased.has(address.sha256)) return true;
+    const opened = this.#openProven(address);
+    if (opened === undefined) return false;
+    closeSync(opened.descriptor);
+    return true;
+  }
+
+  /**
+   * Whether all these blobs can be on disk at one time, beside what is held open.
+   * Errors: ENOSPC with the numbers.
+   */
+  async checkFits(addresses: ReadonlyMap<string, BlobAddress>): Promise<void> {
+    const sizes = new Map([...addresses].map(([sha256, { sizeBytes }]) => [sha256, sizeBytes]));
+    await this.#capacity.checkFits(sizes);
   }
 
   state(sha256: string): BlobState {
@@ -188,7 +253,7 @@ export class BlobCache {
   /** Ends every fetch; what is on disk of them stays for a resume. Leases stay valid. */
   async close(): Promise<void> {
     this.#stopping.abort();
-    await this.#queue.onIdle();
+    await this.#queue.idle();
   }
 
   /** Errors: EBADMSG it is for another machine, and that is not to be served. */
@@ -271,7 +336,7 @@ export class BlobCache {
     const flight = this.#flights.get(address.sha256) ?? this.#startFlight(address, label);
     return new Promise((resolve, reject) => {
       const settle = (act: () => void) => {
-        clearTimeout(timer);
+        timer.cancel();
         signal.removeEventListener('abort', onAbort);
         flight.waiters.delete(waiter);
         act();
@@ -288,10 +353,13 @@ export class BlobCache {
         failed: (error) => settle(() => reject(error)),
       };
       const onAbort = () => settle(() => reject(interrupted(address)));
-      const timer = setTimeout(() => settle(() => reject(this.#tooLate(flight))), this.#options.openTimeoutMs);
+      const tooLate = () => settle(() => reject(this.#tooLate(flight)));
+      const timer = startLongTimer(tooLate, this.#options.openTimeoutMs);
+      flight.isWanted = true;
       flight.waiters.add(waiter);
       signal.addEventListener('abort', onAbort, { once: true });
       if (signal.aborted) onAbort();
+      this.#queue.dispatch();
     });
   }
 
@@ -303,29 +371,57 @@ export class BlobCache {
 
   #startFlight(address: BlobAddress, label: OpenLabel): Flight {
     const progress: FetchProgress = { phase: 'queued', receivedBytes: 0, source: undefined };
-    const flight: Flight = { address, label, startedAtMs: Date.now(), progress, waiters: new Set() };
+    const flight: Flight = {
+      address,
+      label,
+      startedAtMs: Date.now(),
+      progress,
+      waiters: new Set(),
+      backers: new Set(),
+      isWanted: false,
+      get waiterCount() {
+        return this.waiters.size;
+      },
+      get mayGiveWay() {
+        return progress.phase === 'fetching' || progress.phase === 'queued';
+      },
+      run: (signal) => this.#fly(flight, signal),
+    };
     this.#flights.set(address.sha256, flight);
-    void this.#queue.add(() => this.#fly(flight));
+    this.#queue.add(flight);
     return flight;
   }
 
-  /** Never rejects: how it ends is told to the waiters, the log and `status`. */
-  async #fly(flight: Flight): Promise<void> {
-    const { address, progress } = flight;
+  /** Never rejects: how it ends is told to the waiters, the log and `status`. False where it gave way and is to go on. */
+  async #fly(flight: Flight, signal: AbortSignal): Promise<boolean> {
+    const { address, progress, backers, waiters } = flight;
+    const isForeground = waiters.size > 0;
+    const keep = isForeground ? new Set<string>() : new Set([...backers].flatMap((backer) => [...backer.keep]));
     try {
-      const result = await fetchBlob(this.#environment, address, progress, this.#stopping.signal);
+      const stop = AbortSignal.any([this.#stopping.signal, signal]);
+      const result = await fetchBlob(this.#environment, address, progress, stop, keep);
       this.#flights.delete(address.sha256);
       this.#landed(flight, result);
     } catch (thrown) {
+      if (signal.aborted && !this.#stopping.signal.aborted && isStillWanted(flight)) {
+        progress.phase = 'queued';
+        return false;
+      }
       this.#flights.delete(address.sha256);
       this.#failed(flight, toTmaxError(thrown, 'cache'));
     }
+    return true;
   }
 
-  #landed({ address, label, startedAtMs, waiters }: Flight, result: FetchResult): void {
+  #cancelUnwanted(flight: Flight): void {
+    if (isStillWanted(flight) || !this.#queue.cancel(flight)) return;
+    this.#flights.delete(flight.address.sha256);
+  }
+
+  #landed({ address, label, startedAtMs, waiters, backers }: Flight, result: FetchResult): void {
     const { sha256, sizeBytes } = address;
     if (!this.#leased.has(sha256)) this.#capacity.idle(sha256, sizeBytes);
-    for (const waiter of [...waiters]) waiter.landed();
+    for (const waiter of [...waiters, ...backers]) waiter.landed();
     if (result.source === 'cache') return;
     this.#counts.fetched += 1;
     this.#counts.fetchedBytes += result.downloadedBytes;
@@ -335,18 +431,21 @@ export class BlobCache {
     );
   }
 
-  #failed({ address, label, startedAtMs, waiters }: Flight, error: TmaxError): void {
+  #failed({ address, label, startedAtMs, waiters, backers }: Flight, error: TmaxError): void {
     const { sha256, path } = address;
     const { errno, source, level } = error;
     const reason = messageOf(error);
-    this.#counts.failed += 1;
-    this.#lastFailures.push({ at: new Date().toISOString(), path, errno, message: reason });
-    if (this.#lastFailures.length > MAX_LAST_FAILURES) this.#lastFailures.shift();
+    // A fetch that was called off has not failed.
+    if (errno !== 'EINTR') {
+      this.#counts.failed += 1;
+      this.#lastFailures.push({ at: new Date().toISOString(), path, errno, message: reason });
+      if (this.#lastFailures.length > MAX_LAST_FAILURES) this.#lastFailures.shift();
+    }
     this.#options.log[level](
       { ...label, blob: sha256, errno, source, seconds: secondsSince(startedAtMs), reason },
       `fetch of ${label.variant}/${label.task} failed: ${errno}`,
     );
-    for (const waiter of [...waiters]) waiter.failed(error);
+    for (const waiter of [...waiters, ...backers]) waiter.failed(error);
   }
 }
 
@@ -356,6 +455,10 @@ function throwVanished(address: BlobAddress): never {
     source: 'cache',
     level: 'error',
   });
+}
+
+function isStillWanted({ isWanted, backers }: Flight): boolean {
+  return isWanted || backers.size > 0;
 }
 
 function secondsSince(startedAtMs: number): number {

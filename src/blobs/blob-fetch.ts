@@ -40,7 +40,7 @@ export interface FetchResult {
 }
 
 /**
- * Makes the blob ready on disk. `progress` is kept current as it goes.
+ * Makes the blob ready on disk. `progress` is kept current as it goes; blobs in `keep` are not evicted for it.
  * Errors: EBADMSG refused (and quarantined); ENOSPC; those of `Source.download`; EINTR aborted.
  */
 export async function fetchBlob(
@@ -48,11 +48,12 @@ export async function fetchBlob(
   address: BlobAddress,
   progress: FetchProgress,
   signal: AbortSignal,
+  keep: ReadonlySet<string> = new Set(),
 ): Promise<FetchResult> {
   const { store, capacity } = environment;
   for (;;) {
     if (await proveStored(environment, address, progress, signal)) return { source: 'cache', downloadedBytes: 0 };
-    await capacity.reserve(address.sha256, address.sizeBytes);
+    await capacity.reserve(address.sha256, address.sizeBytes, keep);
     let partial: LockedPartial | undefined;
     try {
       partial = await store.lockPartial(address.sha256);

@@ -79,18 +79,43 @@ export class Capacity {
   }
 
   /**
-   * Counts `sizeBytes` for a blob that is about to be fetched, evicting idle ones until that fits.
+   * Counts `sizeBytes` for a blob that is about to be fetched, evicting idle ones until that fits, but none of `keep`.
    * Errors: ENOSPC with the numbers, where even an empty cache, or all that is idle, is not enough.
    */
-  async reserve(sha256: string, sizeBytes: number): Promise<void> {
-    const turn = this.#making.then(() => this.#makeRoom(sha256, sizeBytes));
+  async reserve(sha256: string, sizeBytes: number, keep: ReadonlySet<string> = new Set()): Promise<void> {
+    const turn = this.#making.then(() => this.#makeRoom(sha256, sizeBytes, keep));
     this.#making = turn.catch(() => undefined);
     await turn;
   }
 
+  /**
+   * Whether all these blobs (size by sha256) can be on disk at one time, if everything that is not held open goes for them.
+   * Errors: ENOSPC with the numbers.
+   */
+  async checkFits(sizes: ReadonlyMap<string, number>): Promise<void> {
+    const beside = (blobs: Iterable<[string, number]>) =>
+      sum([...blobs].filter(([sha256]) => !sizes.has(sha256)).map(([, sizeBytes]) => sizeBytes));
+    const wantedBytes = sum(sizes.values());
+    const heldBytes =
+      beside(this.#leased) + beside([...this.#reserved].map(([key, { sizeBytes }]) => [key, sizeBytes]));
+    const { limitBytes, reserveFreeBytes } = this.#limits;
+    const limitRoomBytes = limitBytes - heldBytes;
+    const present = [...sizes].filter(([sha256]) => this.has(sha256)).map(([, sizeBytes]) => sizeBytes);
+    const evictableBytes = beside(this.#idle.entries()) + sum(this.#partials.values());
+    const diskRoomBytes = (await this.#availableBytes()) + sum(present) + evictableBytes;
+    if (wantedBytes <= Math.min(limitRoomBytes, diskRoomBytes)) return;
+    throw new TmaxError(
+      'ENOSPC',
+      `${sizes.size} images of ${wantedBytes} bytes in all do not fit: the cache may hold ${limitBytes} bytes, of which ${heldBytes} ` +
+        `are held open or being fetched for others; its disk could hold ${Math.max(0, diskRoomBytes)} of them above the ` +
+        `${reserveFreeBytes} bytes kept free; choose fewer, raise --cache-size or lower --reserve-free`,
+      { source: 'cache' },
+    );
+  }
+
   /** Evicts what lies above the limits, as after a start with smaller ones. What is held open stays. */
   async shrink(): Promise<void> {
-    const turn = this.#making.then(() => this.#evictUntilFits(0, 0));
+    const turn = this.#making.then(() => this.#evictUntilFits(0, 0, new Set()));
     this.#making = turn.then(
       () => undefined,
       () => undefined,
@@ -119,12 +144,12 @@ export class Capacity {
     return this.#idle.calculatedSize + elsewhere;
   }
 
-  async #makeRoom(sha256: string, sizeBytes: number): Promise<void> {
+  async #makeRoom(sha256: string, sizeBytes: number, keep: ReadonlySet<string>): Promise<void> {
     if (sizeBytes > this.#limits.limitBytes) throw this.#full(sha256, sizeBytes, await this.#availableBytes());
     // What an earlier try left of this very blob will be filled up, not added to.
     const resumed = this.#partials.get(sha256) ?? 0;
     this.#partials.delete(sha256);
-    const fits = await this.#evictUntilFits(sizeBytes, resumed);
+    const fits = await this.#evictUntilFits(sizeBytes, resumed, keep);
     if (!fits) {
       if (resumed > 0) this.#partials.set(sha256, resumed);
       throw this.#full(sha256, sizeBytes, await this.#availableBytes());
@@ -133,8 +158,8 @@ export class Capacity {
   }
 
   /** Evicts until `sizeBytes`, of which `onDiskBytes` are there already, fit both limits; false where nothing is left to evict. */
-  async #evictUntilFits(sizeBytes: number, onDiskBytes: number): Promise<boolean> {
-    const passedOver = new Set<string>();
+  async #evictUntilFits(sizeBytes: number, onDiskBytes: number, keep: ReadonlySet<string>): Promise<boolean> {
+    const passedOver = new Set(keep);
     for (;;) {
       const overLimitBytes = this.#usedBytes() + sizeBytes - this.#limits.limitBytes;
       if (overLimitBytes <= 0 && sizeBytes - onDiskBytes <= (await this.#availableBytes())) return true;

@@ -60,6 +60,19 @@ function program(): Command {
     )
     .addOption(option('--scrub <period>', 'hash every idle image once in that time, or "off"').default('30d'))
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
+    .addOption(option('--connections <number>', 'connections that one image may come over').default('4'))
+    .addOption(option('--max-fetches <number>', 'images fetched at one time').default('8'))
+    .addOption(option('--connect-timeout <duration>', 'longest wait for a connection').default('10'))
+    .addOption(
+      option('--first-byte-timeout <duration>', 'longest wait for an answer (default: HF_HUB_ETAG_TIMEOUT, or 30)'),
+    )
+    .addOption(
+      option('--idle-timeout <duration>', 'longest silence within a body (default: HF_HUB_DOWNLOAD_TIMEOUT, or 20)'),
+    )
+    .addOption(
+      option('--min-speed <size>', 'bytes a second below which a connection is given up; 0: never').default('16K'),
+    )
+    .addOption(option('--follow <period>', 'how often a branch or tag is resolved anew, or "off" (default: off)'))
     .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
     .addOption(flag('--allow-other', 'let other users in (default for root)').default(process.getuid?.() === 0))
     .addOption(new Option('--no-allow-other', 'keep other users out'))

@@ -10,7 +10,7 @@ import { join, resolve } from 'node:path';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { TmaxError } from '../errors.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
-import { type Amount, parseAmount, parseDurationMs, parsePeriodMs } from './amount.js';
+import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
 
 /** Options of `tmaxfs mount` as they were written, each with its default filled in by the command line. */
@@ -26,6 +26,13 @@ export interface MountWords {
   readonly arch: string;
   readonly scrub: string;
   readonly openTimeout: string;
+  readonly connections: string;
+  readonly maxFetches: string;
+  readonly connectTimeout: string;
+  readonly firstByteTimeout?: string | undefined;
+  readonly idleTimeout?: string | undefined;
+  readonly minSpeed: string;
+  readonly follow?: string | undefined;
   readonly driver: string;
   readonly allowOther: boolean;
   readonly uid?: string | undefined;
@@ -49,6 +56,17 @@ export interface Settings {
   /** Within what time every idle blob is hashed once; undefined: never. */
   readonly scrubPeriodMs: number | undefined;
   readonly openTimeoutMs: number;
+  /** That one blob may take. */
+  readonly connections: number;
+  /** Blobs fetched at one time. */
+  readonly maxFetches: number;
+  readonly connectTimeoutMs: number;
+  readonly firstByteTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  /** Of one connection; 0: none is too slow. */
+  readonly minBytesPerSecond: number;
+  /** How often the revision is resolved anew; undefined: only when asked. */
+  readonly followMs: number | undefined;
   readonly driver: Driver;
   readonly allowOther: boolean;
   readonly uid: number;
@@ -85,6 +103,13 @@ const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 const MAX_DEFAULT_THREADS = 4;
 const MAX_THREADS = 256;
+/** A busy resolver takes seconds, never half a minute. */
+const DEFAULT_FIRST_BYTE = '30';
+/** A body that stands still this long is asked for anew, from where it stopped. */
+const DEFAULT_IDLE = '20';
+/** More of them take each other's share, and memory. */
+const MAX_CONNECTIONS = 64;
+const MAX_FETCHES = 256;
 const YES = new Set(['1', 'on', 'yes', 'true']);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -102,7 +127,14 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     verifyThreads: parseThreads(words.verifyThreads, '--verify-threads'),
     architectures: oneOf(words.arch, SERVED_ARCHITECTURES, '--arch'),
     scrubPeriodMs: words.scrub === 'off' ? undefined : parsePeriodMs(words.scrub),
-    openTimeoutMs: parseDurationMs(words.openTimeout),
+    openTimeoutMs: parsePeriodMs(words.openTimeout),
+    connections: parseCount(words.connections, '--connections', MAX_CONNECTIONS),
+    maxFetches: parseCount(words.maxFetches, '--max-fetches', MAX_FETCHES),
+    connectTimeoutMs: parseDurationMs(words.connectTimeout),
+    firstByteTimeoutMs: deadlineMs(words.firstByteTimeout, environment, 'HF_HUB_ETAG_TIMEOUT', DEFAULT_FIRST_BYTE),
+    idleTimeoutMs: deadlineMs(words.idleTimeout, environment, 'HF_HUB_DOWNLOAD_TIMEOUT', DEFAULT_IDLE),
+    minBytesPerSecond: parseBytes(words.minSpeed),
+    followMs: words.follow === undefined || words.follow === 'off' ? undefined : parsePeriodMs(words.follow),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
     allowOther: words.allowOther,
     uid: userId(words.uid, '--uid') ?? process.getuid?.() ?? 0,
@@ -167,6 +199,18 @@ function tokenPlaces(environment: Environment): TokenPlaces {
   if (isYes(environment['HF_HUB_DISABLE_IMPLICIT_TOKEN'])) return { value, file: undefined };
   const home = nonEmpty(environment['HF_HOME']) ?? join(homeOf(environment), '.cache', 'huggingface');
   return { value, file: nonEmpty(environment['HF_TOKEN_PATH']) ?? join(home, 'token') };
+}
+
+/** Errors: EINVAL. */
+function parseCount(text: string, option: string, most: number): number {
+  const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (count >= 1 && count <= most) return count;
+  throw new TmaxError('EINVAL', `${option} takes a number from 1 to ${most}, not "${text}"`, { source: 'settings' });
+}
+
+/** As the option says, else as the variable of the Hub's own client says, else the default. Errors: EINVAL. */
+function deadlineMs(word: string | undefined, environment: Environment, variable: string, fallback: string): number {
+  return parseDurationMs(word ?? nonEmpty(environment[variable]) ?? fallback);
 }
 
 function proxySettings(environment: Environment): ProxySettings {

@@ -16,6 +16,7 @@ import { endpointText } from './hub-settings.js';
 import { PIECE_BYTES, type RetrySettings } from './limits.js';
 import { PartialFile } from './partial-file.js';
 import { isComplete, type Piece, PieceWindow } from './piece-window.js';
+import { type Contestant, raceIfSilent } from './race.js';
 import { leadingBytes } from './range-reply.js';
 import { Attempts } from './retry.js';
 import type { BlobAddress, Download } from './source.js';
@@ -32,6 +33,8 @@ export interface BlobTransferOptions {
   readonly retry: RetrySettings;
   /** Requests for bytes at one time. */
   readonly connections: number;
+  /** Silence after which a range is asked for a second time. */
+  readonly raceAfterMs: number;
   /** Default `PIECE_BYTES`. */
   readonly pieceBytes?: number | undefined;
   readonly signal: AbortSignal;
@@ -133,30 +136,52 @@ class BlobTransfer {
     await attempts.run(() => this.#fetchPiece(window, piece, signal));
   }
 
-  /** One request for what is missing of a piece. */
+  /** What is missing of a piece, by one request, or by a second beside it where the first falls silent. */
   async #fetchPiece(window: PieceWindow, piece: Piece, signal: AbortSignal): Promise<void> {
     if (isComplete(piece)) return;
-    const url = await this.#location.url(signal);
-    this.requests += 1;
+    const { raceAfterMs: silenceMs, onRetry } = this.#options;
+    const onSecond = (): void => {
+      const reason = `${this.#blob.path}: nothing came for ${silenceMs} ms: asked a second time, whoever answers first goes on`;
+      onRetry?.({ attempt: 0, waitMs: 0, reason });
+    };
+    await raceIfSilent((contestant) => this.#request(window, piece, contestant, signal), {
+      silenceMs,
+      signal,
+      onSecond,
+    });
+    if (isComplete(piece)) return;
+    const missing = piece.end - piece.start - piece.received;
+    const host = (await this.#location.url(signal)).host;
+    throw new TransientFailure('EHOSTUNREACH', `${host} ended the answer ${missing} bytes early`);
+  }
+
+  async #request(window: PieceWindow, piece: Piece, contestant: Contestant, transfer: AbortSignal): Promise<void> {
+    // Others share what is asked here: it must not end with the one that asked first.
+    const url = await this.#location.url(transfer);
     const start = piece.start + piece.received;
+    this.requests += 1;
     try {
       const { reply } = await this.#options.http.get({
         url,
         kind: 'storage',
         headers: { range: `bytes=${start}-${piece.end - 1}` },
-        signal,
-        onReply: (answer) => this.#sinkFor(answer, window, piece, start),
+        signal: contestant.signal,
+        onSend: () => contestant.sent(),
+        onReply: (answer) => this.#sinkFor(answer, window, piece, start, contestant),
       });
       if (reply.status !== 200 && reply.status !== 206) throw await this.#refusal(reply, url);
     } catch (error) {
       if (!(error instanceof Enough)) throw error;
     }
-    if (isComplete(piece)) return;
-    const missing = piece.end - piece.start - piece.received;
-    throw new TransientFailure('EHOSTUNREACH', `${url.host} ended the answer ${missing} bytes early`);
   }
 
-  #sinkFor(reply: HttpReply, window: PieceWindow, piece: Piece, start: number): BodySink | undefined {
+  #sinkFor(
+    reply: HttpReply,
+    window: PieceWindow,
+    piece: Piece,
+    start: number,
+    contestant: Contestant,
+  ): BodySink | undefined {
     if (reply.status !== 200 && reply.status !== 206) return undefined;
     const { path, sizeBytes } = this.#blob;
     let skip = leadingBytes(reply, { start, end: piece.end, sizeBytes }, path);
@@ -164,6 +189,7 @@ class BlobTransfer {
       throw new RangesIgnored('EBADMSG', `${path}: ranges are ignored`, { source: 'hub' });
     }
     return (chunk) => {
+      contestant.heard();
       const wanted = chunk.subarray(Math.min(skip, chunk.length));
       skip -= chunk.length - wanted.length;
       const taken = wanted.subarray(0, piece.end - piece.start - piece.received);
@@ -172,7 +198,9 @@ class BlobTransfer {
         return undefined;
       }
       this.#receivedBytes += taken.length;
-      return window.put(piece, taken);
+      const patience = window.put(piece, taken);
+      if (patience !== undefined) contestant.hold(patience);
+      return patience;
     };
   }
 

@@ -15,7 +15,7 @@ export interface FetchThreadData {
   readonly endpoint: string;
   readonly http: HttpSettings;
   readonly retry: RetrySettings;
-  readonly connectionsPerBlob: number;
+  readonly raceAfterMs: number;
   /** Of the `RateGovernor`: a pause in one thread is a pause in all. */
   readonly governorMemory: SharedArrayBuffer;
 }
@@ -23,6 +23,8 @@ export interface FetchThreadData {
 export interface FetchJob {
   readonly blob: BlobAddress;
   readonly partialPath: string;
+  /** Requests for bytes at one time. */
+  readonly connections: number;
   readonly port: MessagePort;
 }
 

@@ -21,19 +21,20 @@ import { HubHttp } from './hub-http.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
 import { RateGovernor } from './rate-governor.js';
 
-const { endpoint, http, retry, connectionsPerBlob, governorMemory }: FetchThreadData = workerData;
+const { endpoint, http, retry, raceAfterMs, governorMemory }: FetchThreadData = workerData;
 const client = new HttpClient(http);
 const governor = new RateGovernor(governorMemory);
 
 /** One transfer, from its job to its outcome. Never rejects. */
-export default async function fetchBlob({ blob, partialPath, port }: FetchJob): Promise<FetchOutcome> {
+export default async function fetchBlob({ blob, partialPath, connections, port }: FetchJob): Promise<FetchOutcome> {
   const link = new MainThread(port);
   try {
     const hub = new HubHttp({ client, endpoint, token: () => link.token(), governor, maxPauseMs: retry.maxPauseMs });
     const download = await transferBlob(blob, partialPath, {
       http: hub,
       retry,
-      connections: connectionsPerBlob,
+      connections,
+      raceAfterMs,
       signal: link.signal,
       onProgress: (bytes) => link.progress(bytes),
       onRetry: (note) => link.post({ type: 'retry', note }),

@@ -3,8 +3,11 @@
  *
  * Threads are shared out by `piscina` (the least busy takes the next transfer, a dead one is replaced); a transfer is
  * called off by a message, since `piscina` would kill the thread and every other transfer in it.
+ *
+ * Threads are there only while there is work: they start with the first transfer, and end when none has come for a while.
  */
 
+import { setMaxListeners } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { Piscina } from 'piscina';
@@ -20,9 +23,12 @@ import {
   type ToMain,
   type ToThread,
 } from './fetch-protocol.js';
+import { IDLE_THREADS_MS } from './limits.js';
 import type { BlobAddress, Download } from './source.js';
 
 export interface FetchHooks {
+  /** Requests for bytes at one time. */
+  readonly connections: number;
   readonly signal: AbortSignal;
   readonly token: () => Promise<string | undefined>;
   readonly onProgress: ((receivedBytes: number) => void) | undefined;
@@ -33,24 +39,32 @@ const THREAD_FILE = fileURLToPath(new URL('./fetch-thread.js', import.meta.url))
 /** Transfers per thread: as many as are asked for at once; who asks has a bound. */
 const TRANSFERS_PER_THREAD = 1024;
 
+export interface FetchThreadsOptions {
+  readonly threads: number;
+  /** Default `IDLE_THREADS_MS`. */
+  readonly idleMs?: number | undefined;
+  /** Told of a thread that dies between transfers; it is replaced. */
+  readonly onDeath: (error: unknown) => void;
+}
+
 export class FetchThreads {
-  readonly #pool: Piscina<FetchJob, FetchOutcome>;
+  readonly #data: FetchThreadData;
+  readonly #options: FetchThreadsOptions;
   readonly #closing = new AbortController();
   readonly #running = new Set<Promise<unknown>>();
+  #pool: Piscina<FetchJob, FetchOutcome> | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
+  #ending: Promise<void> = Promise.resolve();
 
-  /** `onDeath` is told of a thread that dies between transfers; it is replaced. */
-  constructor(data: FetchThreadData, threads: number, onDeath: (error: unknown) => void) {
-    this.#pool = new Piscina({
-      filename: THREAD_FILE,
-      minThreads: threads,
-      maxThreads: threads,
-      concurrentTasksPerWorker: TRANSFERS_PER_THREAD,
-      maxQueue: TRANSFERS_PER_THREAD,
-      // Between transfers a thread must go on serving its connections, not sleep in Atomics.wait.
-      atomics: 'disabled',
-      workerData: data,
-    });
-    this.#pool.on('error', onDeath);
+  constructor(data: FetchThreadData, options: FetchThreadsOptions) {
+    this.#data = data;
+    this.#options = options;
+    setMaxListeners(0, this.#closing.signal);
+  }
+
+  /** Threads there are now. */
+  get threadCount(): number {
+    return this.#pool?.threads.length ?? 0;
   }
 
   /** Errors: as `Source.download`; EIO when the thread dies. */
@@ -62,7 +76,10 @@ export class FetchThreads {
     const onAbort = (): void => post({ type: 'abort' });
     signal.addEventListener('abort', onAbort, { once: true });
     port.on('message', (message: ToMain) => receive(message, hooks, port));
-    const task = this.#pool.run({ blob, partialPath, port: threadPort }, { transferList: [threadPort] });
+    const task = this.#startedPool().run(
+      { blob, partialPath, connections: hooks.connections, port: threadPort },
+      { transferList: [threadPort] },
+    );
     const ended = task.finally(() => {
       signal.removeEventListener('abort', onAbort);
       port.close();
@@ -83,6 +100,7 @@ export class FetchThreads {
       throw new TmaxError('EIO', message, { cause: error, source: 'hub', level: 'error' });
     } finally {
       this.#running.delete(settled);
+      if (this.#running.size === 0) this.#idleTimer = setTimeout(() => this.#end(), this.#idleMs).unref();
     }
   }
 
@@ -90,7 +108,37 @@ export class FetchThreads {
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.all(this.#running);
-    await this.#pool.destroy();
+    this.#end();
+    await this.#ending;
+  }
+
+  get #idleMs(): number {
+    return this.#options.idleMs ?? IDLE_THREADS_MS;
+  }
+
+  #startedPool(): Piscina<FetchJob, FetchOutcome> {
+    clearTimeout(this.#idleTimer);
+    if (this.#pool !== undefined) return this.#pool;
+    const { threads, onDeath } = this.#options;
+    this.#pool = new Piscina({
+      filename: THREAD_FILE,
+      minThreads: threads,
+      maxThreads: threads,
+      concurrentTasksPerWorker: TRANSFERS_PER_THREAD,
+      maxQueue: TRANSFERS_PER_THREAD,
+      // Between transfers a thread must go on serving its connections, not sleep in Atomics.wait.
+      atomics: 'disabled',
+      workerData: this.#data,
+    });
+    this.#pool.on('error', onDeath);
+    return this.#pool;
+  }
+
+  #end(): void {
+    clearTimeout(this.#idleTimer);
+    const pool = this.#pool;
+    this.#pool = undefined;
+    if (pool !== undefined) this.#ending = Promise.all([this.#ending, pool.destroy()]).then(() => undefined);
   }
 }
 

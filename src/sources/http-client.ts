@@ -9,14 +9,17 @@ import type { Dispatcher } from 'undici';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { type ConnectionSettings, Dispatchers } from './dispatchers.js';
 import { aborted, TransientFailure } from './failure.js';
-import { MAX_DISCARDED_BYTES, MIN_IDLE_PERIOD_BYTES } from './limits.js';
+import { MAX_DISCARDED_BYTES } from './limits.js';
 import type { HttpProxy } from './proxy.js';
 
 export interface HttpSettings extends ConnectionSettings {
   /** From the connection to the first byte of an answer. */
   readonly headersTimeoutMs: number;
-  /** Within a body: the time in which `MIN_IDLE_PERIOD_BYTES` (or the end) must arrive. */
+  /** Within a body: the longest time without a byte. */
   readonly idleTimeoutMs: number;
+  /** A body that brings less than this, over `speedWindowMs`, is given up; 0: none is. */
+  readonly minBytesPerSecond: number;
+  readonly speedWindowMs: number;
   readonly userAgent: string;
 }
 
@@ -75,6 +78,11 @@ export class HttpClient {
     return exchange.done;
   }
 
+  /** The failure of a request that is not even sent, worded as if it had been. */
+  unreachable(url: URL, reason: string): TransientFailure {
+    return transportFailure(url, this.#dispatchers.route(url).proxy, reason);
+  }
+
   async close(): Promise<void> {
     await this.#dispatchers.close();
   }
@@ -95,7 +103,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   #reply: HttpReply | undefined;
   #sink: BodySink | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
-  #bytesThisPeriod = 0;
+  #speedTimer: NodeJS.Timeout | undefined;
+  #bytesInWindow = 0;
   #discardedBytes = 0;
   /** Resolves when the sink has taken what it was given last. */
   #taken: Promise<void> | undefined;
@@ -131,7 +140,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     clearTimeout(this.#firstByteTimer);
     const first = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);
     this.#reply = { status, header: (name) => first(headers[name]) };
-    this.#startPeriod();
+    this.#startClocks();
     try {
       this.#sink = this.#request.onReply(this.#reply);
     } catch (error) {
@@ -142,8 +151,8 @@ class Exchange implements Dispatcher.DispatchHandler {
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     // undici hands on an empty piece whenever the flow is resumed.
     if (this.#settled || chunk.length === 0) return;
-    this.#bytesThisPeriod += chunk.length;
-    if (this.#bytesThisPeriod >= MIN_IDLE_PERIOD_BYTES) this.#startPeriod();
+    this.#bytesInWindow += chunk.length;
+    this.#idleTimer?.refresh();
     if (this.#sink === undefined) {
       this.#discard(chunk.length);
       return;
@@ -164,35 +173,48 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(this.#transportFailure(messageOf(error), error));
+    this.#fail(this.#failureOf(messageOf(error), error));
   }
 
   #awaitFirstByte(timeoutMs: number): NodeJS.Timeout {
-    return setTimeout(() => this.#fail(this.#transportFailure(`no answer within ${timeoutMs} ms`)), timeoutMs);
+    return setTimeout(() => this.#fail(this.#failureOf(`no answer within ${timeoutMs} ms`)), timeoutMs);
   }
 
-  /** Stops the flow, and the clock with it: a slow disk is not a slow server. */
+  /** Stops the flow, and the clocks with it: a slow disk is not a slow server. */
   #holdUntil(taken: Promise<void>, controller: Dispatcher.DispatchController): void {
     controller.pause();
-    clearTimeout(this.#idleTimer);
+    this.#stopClocks();
     this.#taken = taken.then(
       () => {
         this.#taken = undefined;
         if (this.#settled) return;
-        this.#startPeriod();
+        this.#startClocks();
         controller.resume();
       },
       (error: unknown) => this.#fail(error),
     );
   }
 
-  /** Within each period some bytes must come. The timer is made anew: one that was cleared does not come back. */
-  #startPeriod(): void {
-    const { idleTimeoutMs } = this.#settings;
-    this.#bytesThisPeriod = 0;
+  /** Made anew: a timer that was cleared does not come back. */
+  #startClocks(): void {
+    const { idleTimeoutMs, minBytesPerSecond, speedWindowMs } = this.#settings;
+    this.#stopClocks();
+    const stalled = `the answer stalled: nothing came for ${idleTimeoutMs} ms`;
+    this.#idleTimer = setTimeout(() => this.#fail(this.#failureOf(stalled)), idleTimeoutMs);
+    if (minBytesPerSecond === 0) return;
+    this.#bytesInWindow = 0;
+    this.#speedTimer = setInterval(() => {
+      const bytes = this.#bytesInWindow;
+      this.#bytesInWindow = 0;
+      if (bytes * 1000 >= minBytesPerSecond * speedWindowMs) return;
+      const slow = `the answer is too slow: ${bytes} bytes in ${speedWindowMs} ms, wanted are ${minBytesPerSecond} a second`;
+      this.#fail(this.#failureOf(slow));
+    }, speedWindowMs);
+  }
+
+  #stopClocks(): void {
     clearTimeout(this.#idleTimer);
-    const stalled = `the answer stalled: less than ${MIN_IDLE_PERIOD_BYTES} bytes in ${idleTimeoutMs} ms`;
-    this.#idleTimer = setTimeout(() => this.#fail(this.#transportFailure(stalled)), idleTimeoutMs);
+    clearInterval(this.#speedTimer);
   }
 
   #discard(bytes: number): void {
@@ -217,31 +239,34 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (this.#settled) return false;
     this.#settled = true;
     clearTimeout(this.#firstByteTimer);
-    clearTimeout(this.#idleTimer);
+    this.#stopClocks();
     this.#request.signal.removeEventListener('abort', this.#onAbort);
     return true;
   }
 
-  /** What to look at first comes first: a proxy, if there is one, then the host. Never the query: signatures are secrets. */
-  #transportFailure(reason: string, cause?: unknown): TmaxError {
-    const { origin, host } = this.#request.url;
-    const through = this.#proxy;
+  #failureOf(reason: string, cause?: unknown): TmaxError {
+    const { url } = this.#request;
     const code = cause === undefined ? undefined : systemErrorCode(cause);
     if (code !== undefined && CLOSED_CODES.has(code)) return aborted();
     if (code !== undefined && CERTIFICATE_CODES.has(code)) {
       const hint = 'if a proxy opens TLS here, set SSL_CERT_FILE to a bundle with its authority';
-      return new TmaxError('EHOSTUNREACH', `the certificate of ${host} is not trusted (${code}): ${hint}`, {
+      return new TmaxError('EHOSTUNREACH', `the certificate of ${url.host} is not trusted (${code}): ${hint}`, {
         cause,
         source: 'hub',
       });
     }
-    const where =
-      through === undefined
-        ? `${host} can't be reached`
-        : `${through.variable} (${through.shown}) is set and leads nowhere for ${origin}`;
     const detail = code === undefined || reason.includes(code) ? reason : `${reason} (${code})`;
-    return new TransientFailure('EHOSTUNREACH', `${where}: ${detail}`, { cause });
+    return transportFailure(url, this.#proxy, detail, cause);
   }
+}
+
+/** What to look at first comes first: a proxy, if there is one, then the host. Never the query: signatures are secrets. */
+function transportFailure(url: URL, proxy: HttpProxy | undefined, detail: string, cause?: unknown): TransientFailure {
+  const where =
+    proxy === undefined
+      ? `${url.host} can't be reached`
+      : `${proxy.variable} (${proxy.shown}) is set and leads nowhere for ${url.origin}`;
+  return new TransientFailure('EHOSTUNREACH', `${where}: ${detail}`, { cause });
 }
 
 /** A number from a header of decimal digits, or undefined if it is absent or anything else. */

@@ -5,7 +5,7 @@
 
 import { Credentials } from './credentials.js';
 import { TransientFailure } from './failure.js';
-import { type BodySink, type HttpClient, type HttpReply, parseLocation } from './http-client.js';
+import { type BodySink, type HttpClient, type HttpReply, type HttpRequest, parseLocation } from './http-client.js';
 import { parseEndpoint } from './hub-settings.js';
 import { MAX_REDIRECTS } from './limits.js';
 import type { RateGovernor, RequestKind } from './rate-governor.js';
@@ -29,6 +29,8 @@ export interface HubGet {
   readonly signal: AbortSignal;
   /** Whether a redirect may be followed; default: always. */
   readonly follows?: (next: URL) => boolean;
+  /** Called when the request is sent, after whatever pause the Hub has asked for. */
+  readonly onSend?: () => void;
   /** Called for the answer that ends the chain; see `HttpRequest`. */
   readonly onReply: (reply: HttpReply) => BodySink | undefined;
 }
@@ -58,17 +60,21 @@ export class HubHttp {
   }
 
   /** Errors: as `HttpClient.get`; a `TransientFailure` with EBADMSG for a chain of redirects without end; those of the token. */
-  async get({ url, kind, headers = {}, signal, follows = () => true, onReply }: HubGet): Promise<HubAnswer> {
+  async get({ url, kind, headers = {}, signal, follows = () => true, onSend, onReply }: HubGet): Promise<HubAnswer> {
     let current = url;
     for (let hops = 0; hops <= MAX_REDIRECTS; hops += 1) {
       const waitMs = this.#governor.waitMs(kind);
       if (waitMs > 0) await pause(waitMs, signal);
-      const reply = await this.#client.get({
+      if (!this.#governor.admits(kind)) throw this.#client.unreachable(current, 'nothing was answered for a while');
+      const request = {
         url: current,
         headers: { ...headers, ...(await this.credentials.headersFor(current)) },
         signal,
-        onReply: (answer) => (REDIRECTS.has(answer.status) ? undefined : onReply(answer)),
-      });
+      };
+      onSend?.();
+      const reply = await this.#send(kind, request, (answer) =>
+        REDIRECTS.has(answer.status) ? undefined : onReply(answer),
+      );
       if (reply.status === 429) this.#pauseAll(kind, reply);
       if (!REDIRECTS.has(reply.status)) return { reply, url: current };
       const next = parseLocation(reply, current);
@@ -76,6 +82,28 @@ export class HubHttp {
       current = next;
     }
     throw new TransientFailure('EBADMSG', `${url.host} redirects in circles for ${url.pathname}`);
+  }
+
+  /** One request, its fate told to all others: a server that answers nobody is not asked by everybody. */
+  async #send(
+    kind: RequestKind,
+    request: Omit<HttpRequest, 'onReply'>,
+    onReply: HttpRequest['onReply'],
+  ): Promise<HttpReply> {
+    let isAnswered = false;
+    try {
+      return await this.#client.get({
+        ...request,
+        onReply: (reply) => {
+          isAnswered = true;
+          this.#governor.answered(kind);
+          return onReply(reply);
+        },
+      });
+    } catch (error) {
+      if (!isAnswered && error instanceof TransientFailure) this.#governor.unanswered(kind);
+      throw error;
+    }
   }
 
   #pauseAll(kind: RequestKind, reply: HttpReply): void {

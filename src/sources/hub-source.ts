@@ -4,7 +4,14 @@ import { availableParallelism } from 'node:os';
 import { checkConnectionSettings } from './dispatchers.js';
 import { FetchThreads } from './fetch-threads.js';
 import { type HubSettings, parseEndpoint } from './hub-settings.js';
-import { CONNECTIONS_PER_BLOB, MAX_FETCH_THREADS, type RetrySettings, TRANSFER_RETRY } from './limits.js';
+import {
+  CONNECTIONS_PER_BLOB,
+  MAX_CONNECTIONS_IN_ALL,
+  MAX_FETCH_THREADS,
+  RACE_AFTER_IDLE_SHARE,
+  type RetrySettings,
+  TRANSFER_RETRY,
+} from './limits.js';
 import { RateGovernor } from './rate-governor.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
 
@@ -13,6 +20,8 @@ export interface HubSourceSettings extends HubSettings {
   readonly connectionsPerBlob?: number;
   /** Default: one per core, at most `MAX_FETCH_THREADS`. */
   readonly threads?: number;
+  /** How long threads without a transfer are kept; default `IDLE_THREADS_MS`. */
+  readonly idleThreadsMs?: number;
   readonly retry?: RetrySettings;
 }
 
@@ -20,34 +29,53 @@ export class HubSource implements Source {
   readonly name = 'hub';
   readonly #settings: HubSourceSettings;
   readonly #threads: FetchThreads;
+  #transfers = 0;
 
-  /** Starts the threads. Errors: EINVAL endpoint, proxy or certificate file. */
+  /** No thread is started before the first download. Errors: EINVAL endpoint, proxy or certificate file. */
   constructor(settings: HubSourceSettings, governor = new RateGovernor()) {
-    const { endpoint, connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, userAgent, proxy, caFile } = settings;
-    const { connectionsPerBlob = CONNECTIONS_PER_BLOB, retry = TRANSFER_RETRY } = settings;
-    const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()) } = settings;
+    const { endpoint, userAgent, proxy, caFile, retry = TRANSFER_RETRY } = settings;
+    const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
+    const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()), idleThreadsMs: idleMs } = settings;
     parseEndpoint(endpoint);
     checkConnectionSettings(settings);
     this.#settings = settings;
-    const http = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, userAgent, proxy, caFile };
-    const governorMemory = governor.memory;
-    this.#threads = new FetchThreads({ endpoint, http, retry, connectionsPerBlob, governorMemory }, threads, (error) =>
-      settings.log.error({ err: error }, 'a fetch thread died and is replaced'),
-    );
+    const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
+    const http = { ...deadlines, userAgent, proxy, caFile };
+    const raceAfterMs = idleTimeoutMs * RACE_AFTER_IDLE_SHARE;
+    const data = { endpoint, http, retry, raceAfterMs, governorMemory: governor.memory };
+    const onDeath = (error: unknown) => settings.log.error({ err: error }, 'a fetch thread died and is replaced');
+    this.#threads = new FetchThreads(data, { threads, idleMs, onDeath });
   }
 
-  download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+  /** Threads there are now: none while nothing is fetched. */
+  get threadCount(): number {
+    return this.#threads.threadCount;
+  }
+
+  async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
     const { log, token } = this.#settings;
     const { path, sha256 } = blob;
-    return this.#threads.run(blob, partialPath, {
-      signal,
-      token,
-      onProgress,
-      onRetry: (note) => log.info({ path, sha256, ...note }, 'fetching on after a fault'),
-    });
+    this.#transfers += 1;
+    try {
+      return await this.#threads.run(blob, partialPath, {
+        connections: this.#connections(),
+        signal,
+        token,
+        onProgress,
+        onRetry: (note) => log.info({ path, sha256, ...note }, 'fetching on after a fault'),
+      });
+    } finally {
+      this.#transfers -= 1;
+    }
   }
 
   close(): Promise<void> {
     return this.#threads.close();
+  }
+
+  /** All that one blob may take while few are fetched; its share of `MAX_CONNECTIONS_IN_ALL` when many are. */
+  #connections(): number {
+    const { connectionsPerBlob = CONNECTIONS_PER_BLOB } = this.#settings;
+    return Math.max(1, Math.min(connectionsPerBlob, Math.floor(MAX_CONNECTIONS_IN_ALL / this.#transfers)));
   }
 }

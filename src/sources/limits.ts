@@ -53,8 +53,15 @@ export const MAX_REDIRECTS = 5;
 /** The rest of an answer nobody wants is read up to here, to keep its connection; beyond, the connection is dropped. */
 export const MAX_DISCARDED_BYTES = 64 * 1024;
 
-/** Fewer bytes than this within the idle timeout count as a stall: a trickle of 400 B/s would hold an image for days. */
-export const MIN_IDLE_PERIOD_BYTES = 64 * 1024;
+/** A stalled range is asked for a second time after this share of the idle timeout; whoever brings bytes first goes on. */
+export const RACE_AFTER_IDLE_SHARE = 0.25;
+
+/**
+ * Requests in a row, over all fetches, that end without an answer: then the server counts as down, and only one request
+ * in each `PROBE_INTERVAL_MS` is sent to it, until one is answered.
+ */
+export const FAILURES_TO_OPEN_CIRCUIT = 12;
+export const PROBE_INTERVAL_MS = 1000;
 
 /** Of `/api/datasets/.../revision`, whose answer holds a few fields. */
 export const MAX_INFO_BYTES = 1024 * 1024;
@@ -89,6 +96,9 @@ export const PIECE_BYTES = 8 * 1024 * 1024;
 /** Threads that fetch: one takes in and hashes about 500 MiB/s, and a machine has other things to do. */
 export const MAX_FETCH_THREADS = 4;
 
+/** Threads without a transfer for so long are ended: each holds some 25 MB. */
+export const IDLE_THREADS_MS = 30_000;
+
 /** A thread reports the progress of a transfer this often at most. */
 export const PROGRESS_INTERVAL_MS = 100;
 
@@ -97,3 +107,9 @@ export const PROGRESS_INTERVAL_MS = 100;
  * an open waits for a single blob. Smaller blobs take fewer, by the pieces they have.
  */
 export const CONNECTIONS_PER_BLOB = 4;
+
+/**
+ * Connections that all blobs together should take: many blobs fill a link by one connection each. A connection holds up
+ * to `PIECE_BYTES` in memory, so this bounds memory too.
+ */
+export const MAX_CONNECTIONS_IN_ALL = 16;

@@ -1,39 +1,67 @@
 /**
- * One pause for all: when the Hub says "too many requests" to one fetch, every fetch of every thread waits.
+ * What all fetches of all threads heed together. One pause: when the Hub says "too many requests" to one, everyone waits.
+ * One circuit breaker: when nothing is answered any more, one request at a time looks whether that has changed, and the
+ * others fail at once, to come back as their own retries have it.
  *
- * The state is one number per kind of request (when its pause ends, in milliseconds since the epoch) in memory that
- * threads share; it only ever moves forward.
+ * The state is three numbers per kind of request in memory that threads share: when its pause ends (milliseconds since
+ * the epoch; only ever moved forward), failures in a row, and when the next probe is due.
  */
+
+import { FAILURES_TO_OPEN_CIRCUIT, PROBE_INTERVAL_MS } from './limits.js';
 
 /** What is counted apart: calls to the API, hits of the resolver, requests for bytes. */
 export type RequestKind = 'api' | 'resolver' | 'storage';
 
 const SLOTS: Readonly<Record<RequestKind, number>> = { api: 0, resolver: 1, storage: 2 };
 
+const KINDS = Object.keys(SLOTS).length;
+/** Fields of the shared memory, one number per kind in each. */
+const [PAUSED_UNTIL, FAILURES, NEXT_PROBE] = [0, KINDS, 2 * KINDS];
+
 export class RateGovernor {
   /** To be handed to a thread, whose governor then obeys the same pauses. */
   readonly memory: SharedArrayBuffer;
-  readonly #pausedUntil: BigInt64Array;
+  readonly #state: BigInt64Array;
 
-  constructor(memory = new SharedArrayBuffer(Object.keys(SLOTS).length * BigInt64Array.BYTES_PER_ELEMENT)) {
+  constructor(memory = new SharedArrayBuffer(3 * KINDS * BigInt64Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
-    this.#pausedUntil = new BigInt64Array(memory);
+    this.#state = new BigInt64Array(memory);
   }
 
   /** No request of this kind for so long, unless a longer pause holds already. */
   pause(kind: RequestKind, durationMs: number): void {
-    const until = BigInt(Date.now() + Math.ceil(durationMs));
-    const slot = SLOTS[kind];
-    let current = Atomics.load(this.#pausedUntil, slot);
-    while (current < until) {
-      const seen = Atomics.compareExchange(this.#pausedUntil, slot, current, until);
-      if (seen === current) return;
-      current = seen;
-    }
+    this.#advance(PAUSED_UNTIL + SLOTS[kind], BigInt(Date.now() + Math.ceil(durationMs)));
   }
 
   /** How long a request of this kind has to wait, in milliseconds; 0 to go ahead. */
   waitMs(kind: RequestKind): number {
-    return Math.max(0, Number(Atomics.load(this.#pausedUntil, SLOTS[kind])) - Date.now());
+    return Math.max(0, Number(Atomics.load(this.#state, PAUSED_UNTIL + SLOTS[kind])) - Date.now());
+  }
+
+  /** Whether a request of this kind may be sent: always while some are answered, else once in `PROBE_INTERVAL_MS`. */
+  admits(kind: RequestKind): boolean {
+    if (Atomics.load(this.#state, FAILURES + SLOTS[kind]) < FAILURES_TO_OPEN_CIRCUIT) return true;
+    const now = BigInt(Date.now());
+    const slot = NEXT_PROBE + SLOTS[kind];
+    const due = Atomics.load(this.#state, slot);
+    if (due > now) return false;
+    return Atomics.compareExchange(this.#state, slot, due, now + BigInt(PROBE_INTERVAL_MS)) === due;
+  }
+
+  answered(kind: RequestKind): void {
+    Atomics.store(this.#state, FAILURES + SLOTS[kind], 0n);
+  }
+
+  unanswered(kind: RequestKind): void {
+    Atomics.add(this.#state, FAILURES + SLOTS[kind], 1n);
+  }
+
+  #advance(slot: number, to: bigint): void {
+    let current = Atomics.load(this.#state, slot);
+    while (current < to) {
+      const seen = Atomics.compareExchange(this.#state, slot, current, to);
+      if (seen === current) return;
+      current = seen;
+    }
   }
 }

@@ -12,6 +12,10 @@ const WORDS: MountWords = {
   arch: 'any',
   scrub: '30d',
   openTimeout: '540',
+  connections: '4',
+  maxFetches: '8',
+  connectTimeout: '10',
+  minSpeed: '16K',
   driver: 'auto',
   allowOther: false,
   offline: false,
@@ -71,6 +75,14 @@ for (const [name, wrong] of [
   ['gid', '4294967295'],
   ['cacheSize', 'much'],
   ['openTimeout', 'never'],
+  ['connections', '0'],
+  ['connections', '65'],
+  ['maxFetches', 'many'],
+  ['connectTimeout', '0'],
+  ['firstByteTimeout', '-1'],
+  ['idleTimeout', '25d'],
+  ['minSpeed', 'fast'],
+  ['follow', 'sometimes'],
 ] as const) {
   test(`${name} "${wrong}" is a usage error that quotes it`, (t) => {
     const error = t.throws(() => readSettings({ ...WORDS, [name]: wrong }, {}));
@@ -90,4 +102,20 @@ test('an endpoint that is no web address is refused', (t) => {
 test('yes is 1, on, yes and true in any case; everything else is no', (t) => {
   t.deepEqual(['1', 'ON', ' yes', 'True'].map(isYes), [true, true, true, true]);
   t.deepEqual(['0', '', 'off', undefined, '2'].map(isYes), [false, false, false, false, false]);
+});
+
+test('deadlines are taken from the option, else from the variable of the Hub’s own client, else from the default', (t) => {
+  t.like(readSettings(WORDS, {}), { connectTimeoutMs: 10_000, firstByteTimeoutMs: 30_000, idleTimeoutMs: 20_000 });
+  const variables = { HF_HUB_DOWNLOAD_TIMEOUT: '7', HF_HUB_ETAG_TIMEOUT: '8' };
+  t.like(readSettings(WORDS, variables), { firstByteTimeoutMs: 8000, idleTimeoutMs: 7000 });
+  const words = { ...WORDS, firstByteTimeout: '1m', idleTimeout: '500ms' };
+  t.like(readSettings(words, variables), { firstByteTimeoutMs: 60_000, idleTimeoutMs: 500 });
+  t.throws(() => readSettings(WORDS, { HF_HUB_DOWNLOAD_TIMEOUT: 'soon' }), { message: /"soon"/ });
+});
+
+test('a branch is followed only where that is asked for, however rarely', (t) => {
+  t.is(readSettings(WORDS, {}).followMs, undefined);
+  t.is(readSettings({ ...WORDS, follow: 'off' }, {}).followMs, undefined);
+  t.is(readSettings({ ...WORDS, follow: '10m' }, {}).followMs, 600_000);
+  t.is(readSettings({ ...WORDS, follow: '60d' }, {}).followMs, 60 * 86_400_000);
 });

@@ -10,6 +10,7 @@ import { type BlobTransferOptions, type RetryNote, transferBlob } from '../../sr
 import { HttpClient } from '../../src/sources/http-client.js';
 import { HubHttp } from '../../src/sources/hub-http.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
+import { RACE_AFTER_IDLE_SHARE } from '../../src/sources/limits.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import type { Download } from '../../src/sources/source.js';
 import { deadlinesFor, headOf, hubSettings, QUICK_RETRY, REPOSITORY } from '../support/hub.js';
@@ -43,9 +44,11 @@ async function bench(
   });
   const partial = join(await temporaryFolder(t), 'partial');
   const notes: RetryNote[] = [];
+  const raceAfterMs = settings.idleTimeoutMs * RACE_AFTER_IDLE_SHARE;
   const fetch = (more: Partial<BlobTransferOptions> = {}) =>
     transferBlob(addressOf(hub, IMAGE), partial, {
       http,
+      raceAfterMs,
       retry: QUICK_RETRY,
       connections: 1,
       pieceBytes: PIECE_BYTES,
@@ -404,4 +407,28 @@ test('whatever goes wrong, and when, a transfer ends in the right bytes or in a 
     ),
     { numRuns: 80 },
   );
+});
+
+test('a range that falls silent is asked for a second time long before its deadline; nothing else is', async (t) => {
+  for (const fault of [{ kind: 'stall' }, { kind: 'stall', afterBytes: 10_000 }] as const) {
+    for (const connections of CONNECTIONS) {
+      const { hub, partial, notes, fetch } = await bench(t);
+      hub.fault({ fault, server: 'cdn' });
+      await isRight(t, partial, await fetch({ connections, raceAfterMs: 500 }));
+      const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => String(headers.range));
+      const pieces = connections === 1 ? 1 : Math.ceil(BYTES.length / PIECE_BYTES);
+      t.is(ranges.length, pieces + 1, ranges.join());
+      if (!('afterBytes' in fault)) t.is(new Set(ranges).size, pieces);
+      t.is(notes.length, 1);
+      t.regex(notes[0]?.reason ?? '', /nothing came for 500 ms/);
+      t.is(hub.requests.about(IMAGE.path, 'hub').length, 1);
+    }
+  }
+});
+
+test('of two that are silent the one that speaks first goes on, be it the first', async (t) => {
+  const { hub, partial, fetch } = await bench(t);
+  hub.fault({ fault: { kind: 'slow', bytesPerSecond: 400_000 }, server: 'cdn' });
+  hub.fault({ fault: { kind: 'stall' }, server: 'cdn', requests: [2, 3, 4, 5, 6] });
+  await isRight(t, partial, await fetch({ raceAfterMs: 5 }));
 });

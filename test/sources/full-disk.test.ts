@@ -50,7 +50,8 @@ for (const connections of [1, 3]) {
       });
       const fetch = () => {
         const { signal } = new AbortController();
-        return transferBlob(addressOf(hub, IMAGE), partial, { http, retry: QUICK_RETRY, connections, signal });
+        const options = { http, retry: QUICK_RETRY, connections, raceAfterMs: 10_000, signal };
+        return transferBlob(addressOf(hub, IMAGE), partial, options);
       };
       const makeRoom = await fillDiskAfter(20_000_001, join(folder, 'other'));
       const error = await t.throwsAsync(fetch(), { instanceOf: TmaxError }).finally(makeRoom);

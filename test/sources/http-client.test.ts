@@ -4,7 +4,14 @@ import test, { type ExecutionContext } from 'ava';
 import { TmaxError } from '../../src/errors.js';
 import { HttpClient, type HttpRequest, type HttpSettings } from '../../src/sources/http-client.js';
 
-const PATIENT = { connectTimeoutMs: 10_000, headersTimeoutMs: 10_000, idleTimeoutMs: 10_000, userAgent: 'test' };
+const PATIENT = {
+  connectTimeoutMs: 10_000,
+  headersTimeoutMs: 10_000,
+  idleTimeoutMs: 10_000,
+  minBytesPerSecond: 0,
+  speedWindowMs: 10_000,
+  userAgent: 'test',
+};
 const PIECE = Buffer.alloc(100_000, 1);
 
 interface Bench {

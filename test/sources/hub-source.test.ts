@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import type { FakeHub } from '../../src/demo/fake-hub.js';
 import type { Fault } from '../../src/demo/fake-hub-faults.js';
-import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
+import { type FakeFile, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { TmaxError } from '../../src/errors.js';
 import { HubSource, type HubSourceSettings } from '../../src/sources/hub-source.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
@@ -209,4 +209,28 @@ test('blobs of every thread survive a Hub that fails at random', async (t) => {
     downloads.map(({ sha256 }) => sha256),
     files.map(({ sha256 }) => sha256),
   );
+});
+
+test('threads start with the first download and end when nothing is fetched any more', async (t) => {
+  const hub = await startHub(t, FILES);
+  const folder = temporaryFolder(t);
+  const from = source(t, hub, { idleThreadsMs: 10 });
+  t.is(from.threadCount, 0);
+  for (const round of ['first', 'second']) {
+    const fetched = fetchInto(hub, from, SMALL, join(folder, round));
+    t.is(from.threadCount, 2);
+    await fetched;
+    while (from.threadCount > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+});
+
+test('while many blobs are fetched, each takes its share of the connections', async (t) => {
+  const files = Array.from({ length: 16 }, (_, seed) => imageOf(`images/${seed}.sif`, patternBytes(18_000_000, seed)));
+  const hub = await startHub(t, files);
+  const folder = temporaryFolder(t);
+  const from = source(t, hub, { connectionsPerBlob: 3 });
+  await Promise.all(files.map((file) => fetchInto(hub, from, file, join(folder, file.sha256))));
+  const requests = (file: FakeFile | undefined) => hub.requests.about(file?.path ?? '', 'cdn').length;
+  t.is(requests(files[0]), 3, 'the first was alone');
+  t.is(requests(files[15]), 1, 'the last was not');
 });

@@ -1,4 +1,5 @@
 import test from 'ava';
+import { FAILURES_TO_OPEN_CIRCUIT } from '../../src/sources/limits.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import { requestedPauseMs } from '../../src/sources/rate-limit-headers.js';
 
@@ -30,4 +31,18 @@ test('a pause holds for every governor of the same memory, for its kind, and is 
   t.true(other.waitMs('resolver') > 59_000);
   t.is(other.waitMs('storage'), 0);
   t.is(other.waitMs('api'), 0);
+});
+
+test('a server that answers nobody is asked by one at a time, until it answers', (t) => {
+  const governor = new RateGovernor();
+  const other = new RateGovernor(governor.memory);
+  for (let failure = 1; failure < FAILURES_TO_OPEN_CIRCUIT; failure += 1) governor.unanswered('storage');
+  t.true(other.admits('storage'));
+  governor.unanswered('storage');
+  const admitted = Array.from({ length: 20 }, () => other.admits('storage')).filter(Boolean);
+  t.is(admitted.length, 1, 'the probe');
+  t.true(other.admits('resolver'), 'others are not concerned');
+  other.answered('storage');
+  t.true(governor.admits('storage'));
+  t.true(governor.admits('storage'));
 });

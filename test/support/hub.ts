@@ -22,7 +22,8 @@ export const QUICK_RETRY: RetrySettings = {
 /** Short deadlines only where a fault needs them to be noticed, so that a busy machine adds no failures of its own. */
 export function deadlinesFor(fault: Fault): Partial<HubSettings> {
   if (fault.kind === 'stall' && fault.afterBytes === undefined) return { headersTimeoutMs: 500 };
-  return fault.kind === 'stall' || fault.kind === 'slow' ? { idleTimeoutMs: 300 } : {};
+  if (fault.kind === 'slow') return { minBytesPerSecond: 100_000, speedWindowMs: 300 };
+  return fault.kind === 'stall' ? { idleTimeoutMs: 300 } : {};
 }
 
 export async function startHub(
@@ -48,6 +49,8 @@ export function hubSettings(endpoint: string, changes: Partial<HubSettings> = {}
     connectTimeoutMs: 10_000,
     headersTimeoutMs: 10_000,
     idleTimeoutMs: 10_000,
+    minBytesPerSecond: 0,
+    speedWindowMs: 10_000,
     log: pino({ level: 'silent' }),
     ...changes,
   };
