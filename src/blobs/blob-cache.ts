@@ -155,7 +155,8 @@ export class BlobCache {
     const { sha256, commit } = address;
     const refusal = this.#flights.has(sha256) ? undefined : this.#quarantine.refusal(sha256, commit);
     if (refusal !== undefined) throw refusalError(refusal);
-    const flight = this.#flights.get(sha256) ?? this.#startFlight(address, label);
+    const known = this.#flights.get(sha256);
+    const flight = known ?? this.#makeFlight(address, label);
     await new Promise<void>((resolve, reject) => {
       const settle = (act: () => void) => {
         signal.removeEventListener('abort', onAbort);
@@ -173,7 +174,7 @@ export class BlobCache {
       };
       flight.backers.add(backer);
       signal.addEventListener('abort', onAbort, { once: true });
-      this.#queue.dispatch();
+      if (known === undefined) this.#queue.add(flight);
     });
   }
 
@@ -333,7 +334,8 @@ export class BlobCache {
 
   /** Waits for the flight's end, the caller's, or the end of its patience, whichever comes first. */
   #openAbsent(address: BlobAddress, label: OpenLabel, signal: AbortSignal): Promise<Lease> {
-    const flight = this.#flights.get(address.sha256) ?? this.#startFlight(address, label);
+    const known = this.#flights.get(address.sha256);
+    const flight = known ?? this.#makeFlight(address, label);
     return new Promise((resolve, reject) => {
       const settle = (act: () => void) => {
         timer.cancel();
@@ -359,7 +361,9 @@ export class BlobCache {
       flight.waiters.add(waiter);
       signal.addEventListener('abort', onAbort, { once: true });
       if (signal.aborted) onAbort();
-      this.#queue.dispatch();
+      // Only now does the queue see for whom it is.
+      if (known === undefined) this.#queue.add(flight);
+      else this.#queue.dispatch();
     });
   }
 
@@ -369,7 +373,8 @@ export class BlobCache {
     return new TmaxError('ETIMEDOUT', `${words}; the fetch goes on: open it again`, { source: 'cache' });
   }
 
-  #startFlight(address: BlobAddress, label: OpenLabel): Flight {
+  /** To be queued once somebody waits for it. */
+  #makeFlight(address: BlobAddress, label: OpenLabel): Flight {
     const progress: FetchProgress = { phase: 'queued', receivedBytes: 0, source: undefined };
     const flight: Flight = {
       address,
@@ -388,7 +393,6 @@ export class BlobCache {
       run: (signal) => this.#fly(flight, signal),
     };
     this.#flights.set(address.sha256, flight);
-    this.#queue.add(flight);
     return flight;
   }
 

@@ -36,28 +36,87 @@ export interface LoadCatalogOptions {
   readonly signal: AbortSignal;
 }
 
-/** Errors: those of the origin where the disk can't help; EHOSTUNREACH offline and not on disk; EBADMSG unusable files. */
+/**
+ * The catalog to begin with. Where the Hub does not answer, or a branch has moved to a commit that is no pool, the commit
+ * that the branch last stood for is good enough, if its catalog is on disk.
+ * Errors: those of the origin where the disk can't help; EHOSTUNREACH offline and not on disk; EBADMSG unusable files.
+ */
 export async function loadCatalog(options: LoadCatalogOptions): Promise<Catalog> {
-  const { repository, revision, origin, store, log, signal } = options;
-  const { commit, date } = await resolve(options);
-  const stored = await store.load(repository, commit);
-  if (stored !== undefined) {
-    const catalog = buildCatalog(stored);
-    report(catalog, log, 'the local disk');
-    return catalog;
-  }
-  if (origin === undefined) {
-    throw new TmaxError(
-      'EHOSTUNREACH',
-      `offline, and the catalog of ${repository}@${revision} (${commit}) is not on this disk; mount once with the network`,
-      { source: 'catalog', level: 'error' },
+  const { repository, revision, store, log } = options;
+  const resolved = await resolve(options);
+  try {
+    return await catalogAt(options, resolved);
+  } catch (error) {
+    const lastCommit = await store.lastCommit(repository, revision);
+    const last = lastCommit === resolved.commit ? undefined : await stored(options, lastCommit);
+    if (last === undefined || !isUnusable(error)) throw error;
+    const reason = messageOf(error);
+    log.error(
+      { repository, revision, commit: resolved.commit, reason },
+      `${repository}@${revision} now is a commit that can't be shown; going on with ${last.commit}, which it was before`,
     );
+    return last;
   }
-  const sources = await ask(origin, repository, commit, date ?? (await commitDate(options, origin, commit)), signal);
-  const catalog = buildCatalog(sources);
-  await store.save(sources);
-  report(catalog, log, 'the Hub');
+}
+
+/**
+ * The catalog of what the revision stands for now, or `current` itself where that has not changed. Nothing is made up for:
+ * what can't be had or used is an error, so that the caller keeps what it has.
+ * Errors: as `loadCatalog`; EBADMSG also for a catalog without a single image.
+ */
+export async function reloadCatalog(options: LoadCatalogOptions, current: Catalog): Promise<Catalog> {
+  const { repository, revision, origin, signal } = options;
+  if (COMMIT.test(revision)) return current;
+  if (origin === undefined) {
+    const message = `offline: ${repository}@${revision} can't be resolved anew; the catalog stays as it is`;
+    throw new TmaxError('EHOSTUNREACH', message, { source: 'catalog' });
+  }
+  const resolved = await origin.resolveRevision(repository, revision, signal);
+  return resolved.commit === current.commit ? current : catalogAt(options, resolved);
+}
+
+/** The commit's catalog, from the disk or else from the Hub; remembered as what the revision stands for once it is good. */
+async function catalogAt(
+  options: LoadCatalogOptions,
+  { commit, date }: { readonly commit: string; readonly date?: Date },
+): Promise<Catalog> {
+  const { repository, revision, origin, store, log, signal } = options;
+  let catalog = await stored(options, commit);
+  if (catalog === undefined) {
+    if (origin === undefined) {
+      throw new TmaxError(
+        'EHOSTUNREACH',
+        `offline, and the catalog of ${repository}@${revision} (${commit}) is not on this disk; mount once with the network`,
+        { source: 'catalog', level: 'error' },
+      );
+    }
+    const sources = await ask(origin, repository, commit, date ?? (await commitDate(options, origin, commit)), signal);
+    catalog = buildCatalog(sources);
+    if (catalog.blobs.size === 0) {
+      const message = `${repository}@${commit} names no image that could be opened`;
+      throw new TmaxError('EBADMSG', message, { source: 'catalog', level: 'error' });
+    }
+    await store.save(sources);
+    report(catalog, log, 'the Hub');
+  }
+  if (origin !== undefined && !COMMIT.test(revision)) await store.rememberCommit(repository, revision, commit);
   return catalog;
+}
+
+async function stored(
+  { repository, store, log }: LoadCatalogOptions,
+  commit: string | undefined,
+): Promise<Catalog | undefined> {
+  const sources = commit === undefined ? undefined : await store.load(repository, commit);
+  if (sources === undefined) return undefined;
+  const catalog = buildCatalog(sources);
+  report(catalog, log, 'the local disk');
+  return catalog;
+}
+
+/** What the commit holds is at fault, not the way to it. */
+function isUnusable(error: unknown): boolean {
+  return error instanceof TmaxError && (error.errno === 'EBADMSG' || error.errno === 'ENOENT');
 }
 
 /** The commit, with its date where it was asked for on the way. */
@@ -76,9 +135,7 @@ async function resolve(options: LoadCatalogOptions): Promise<{ commit: string; d
   // With a commit to fall back to, a Hub that does not answer is not waited for at length.
   const patience = lastCommit === undefined ? signal : AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]);
   try {
-    const resolved = await origin.resolveRevision(repository, revision, patience);
-    await store.rememberCommit(repository, revision, resolved.commit);
-    return resolved;
+    return await origin.resolveRevision(repository, revision, patience);
   } catch (error) {
     if (lastCommit === undefined || signal.aborted || !isUnreachable(error)) throw error;
     log.warn(

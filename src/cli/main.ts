@@ -132,6 +132,22 @@ function program(): Command {
     .action(async (options) => (await import('./verify.js')).verifyCommand(options));
 
   tmaxfs
+    .command('prefetch')
+    .description('fetch and prove images ahead of their first open; exit 1 if any fails')
+    .argument('[mountpoint]', 'may be left out where there is one')
+    .option('--variant <name>', 'all images of this variant')
+    .option('--tasks <file>', 'the images of these tasks, one a line; "-" for standard input')
+    .action(async (mountpoint: string | undefined, options) =>
+      (await import('./prefetch.js')).prefetchCommand(mountpoint, options),
+    );
+
+  tmaxfs
+    .command('reload')
+    .description('look for a newer commit of the revision now, and show it')
+    .argument('[mountpoint]', 'may be left out where there is one')
+    .action(async (mountpoint: string | undefined) => (await import('./reload.js')).reloadCommand(mountpoint));
+
+  tmaxfs
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')
     .action(async () => (await import('./demo.js')).demoCommand());

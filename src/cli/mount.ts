@@ -89,7 +89,11 @@ async function serve(settings: Settings, logFile: string | undefined): Promise<v
   }
   // The working directory of a daemon would keep its file system busy.
   process.chdir('/');
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
+  process.on('SIGHUP', () => {
+    log.info('asked to look for a newer commit');
+    daemon.reload();
+  });
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       log.info({ signal }, 'asked to stop');
       notify({ stopping: true, status: 'unmounting' });

@@ -30,6 +30,7 @@ function describe(status: Status): string {
   const { cache, fetches, opens, catalog } = status;
   const reads = status.passthrough ? 'reads go straight to the cache file' : 'reads are relayed';
   const variants = Object.entries(catalog.variants).map(([name, tasks]) => `${name} ${tasks.toLocaleString('en-US')}`);
+  const { failure } = status.follow;
   const lines = [
     `${status.mountpoint}  ${status.repository}@${status.revision} (${status.commit.slice(0, 12)})${status.offline ? '  offline' : ''}`,
     `  daemon    pid ${status.pid} since ${status.startedAt}, tmaxfs ${status.version}, driver ${status.driver}: ${reads}`,
@@ -45,6 +46,9 @@ function describe(status: Status): string {
     lines.push(
       `  scrub     ${checkedBlobs} hashed again, ${damagedBlobs} found damaged; each idle blob once in ${days} days`,
     );
+  }
+  if (failure !== null) {
+    lines.push(`  catalog   NOT renewed at ${failure.at}, ${failure.errno}: ${failure.message}`);
   }
   for (const fetch of fetches.running.slice(0, MAX_SHOWN)) {
     const percent = Math.floor((100 * fetch.receivedBytes) / fetch.sizeBytes);

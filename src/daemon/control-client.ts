@@ -1,6 +1,7 @@
-/** Asks a daemon for a document: by its mount point, through the control socket that the mount's root names. */
+/** Asks a daemon for a document or an action: by its mount point, through the control socket that the mount's root names. */
 
 import { Client } from 'undici';
+import * as v from 'valibot';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { readExtendedAttribute } from '../libc.js';
 import { CONTROL_ATTRIBUTE } from './runtime-directory.js';
@@ -34,6 +35,62 @@ export async function askDaemon(mountpoint: string, path: string): Promise<unkno
     throw socketError(cause, mountpoint, socketPath);
   } finally {
     await client.destroy();
+  }
+}
+
+const endShape = v.union([v.object({ result: v.looseObject({}) }), v.object({ error: v.string(), errno: v.string() })]);
+
+/**
+ * Has the daemon behind `mountpoint` do something, and returns its result. `onLine` gets each line that it says meanwhile.
+ * Going away (by the signal, or by ending the process) ends the action.
+ * Errors: as `askDaemon`; EIO what the daemon says went wrong; EINTR the signal.
+ */
+export async function commandDaemon(
+  mountpoint: string,
+  path: string,
+  body: unknown,
+  { onLine, signal }: { readonly onLine?: (line: unknown) => void; readonly signal?: AbortSignal } = {},
+): Promise<unknown> {
+  const socketPath = await controlSocketOf(mountpoint);
+  // An action may be silent for long: who waits sees its progress, and can end it.
+  const client = new Client('http://tmaxfs', { socketPath, headersTimeout: ANSWER_TIMEOUT_MS, bodyTimeout: 0 });
+  try {
+    const { body: stream } = await client.request({
+      method: 'POST',
+      path,
+      body: JSON.stringify(body),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    for await (const text of linesOf(stream)) {
+      const line: unknown = JSON.parse(text);
+      const end = v.safeParse(endShape, line);
+      if (!end.success) {
+        onLine?.(line);
+        continue;
+      }
+      if ('result' in end.output) return end.output.result;
+      throw new TmaxError('EIO', end.output.error, { source: 'control' });
+    }
+    throw new TmaxError('EIO', `the daemon of ${mountpoint} ended before it was done; see its log`, {
+      source: 'control',
+    });
+  } catch (cause) {
+    if (signal?.aborted) throw new TmaxError('EINTR', 'called off', { cause, source: 'control' });
+    if (cause instanceof TmaxError) throw cause;
+    throw socketError(cause, mountpoint, socketPath);
+  } finally {
+    await client.destroy();
+  }
+}
+
+async function* linesOf(stream: AsyncIterable<unknown>): AsyncGenerator<string, void, undefined> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of stream) {
+    if (!(chunk instanceof Uint8Array)) continue;
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
   }
 }
 

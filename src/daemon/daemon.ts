@@ -11,10 +11,10 @@ import { BlobStore } from '../blobs/blob-store.js';
 import { type Clock, Scrubber } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
-import { loadCatalog } from '../catalog/load-catalog.js';
+import { loadCatalog, reloadCatalog } from '../catalog/load-catalog.js';
 import { messageOf, TmaxError } from '../errors.js';
-import { PoolFileSystem } from '../filesystem/pool-file-system.js';
-import { buildTree, type Tree } from '../filesystem/tree.js';
+import { PoolFileSystem, type PoolView } from '../filesystem/pool-file-system.js';
+import { buildTree } from '../filesystem/tree.js';
 import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
 import { prepareMountpoint } from '../fuse/mounts.js';
 import { HubClient } from '../sources/hub-client.js';
@@ -25,6 +25,8 @@ import type { Source } from '../sources/source.js';
 import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { version } from '../version.js';
+import { daemonActions } from './actions.js';
+import { CatalogFollower } from './catalog-follower.js';
 import { startControlServer } from './control-server.js';
 import { type Coverage, countCoverage } from './coverage.js';
 import { DiskSpace } from './disk-space.js';
@@ -33,12 +35,15 @@ import { CONTROL_ATTRIBUTE, controlSocketPath } from './runtime-directory.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
 
-/** Fetches at one time: enough to fill a pipe, few enough that each gets on. */
-const MAX_FETCHES = 8;
 /** Threads that relay reads; with passthrough they are idle. */
 const READ_THREADS = 2;
-/** A commit never changes, so the kernel may keep what it learnt for as long as an hour. */
-const ATTRIBUTE_TIMEOUT_MS = 3_600_000;
+/**
+ * How long the kernel may keep what it learnt: of a commit that was named, which never changes, as good as for ever; of a
+ * branch, as long as names may be out of date after it has moved.
+ */
+const FIXED_ATTRIBUTE_TIMEOUT_MS = 3_600_000;
+const MOVABLE_ATTRIBUTE_TIMEOUT_MS = 5_000;
+const COMMIT = /^[0-9a-f]{40}$/;
 /** How long a stop waits for files that are still open, where their reads need this daemon, and where they don't. */
 const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
 const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
@@ -51,14 +56,20 @@ export class Daemon {
   /** Resolves once everything has been closed after that. */
   readonly ended: Promise<void>;
   readonly #settings: Settings;
-  readonly #catalog: Catalog;
+  readonly #follower: CatalogFollower;
   readonly #mount: MountHandle;
   readonly #log: Logger;
   readonly #stop = new AbortController();
 
-  private constructor(settings: Settings, catalog: Catalog, mount: MountHandle, log: Logger, closers: Closers) {
+  private constructor(
+    settings: Settings,
+    follower: CatalogFollower,
+    mount: MountHandle,
+    log: Logger,
+    closers: Closers,
+  ) {
     this.#settings = settings;
-    this.#catalog = catalog;
+    this.#follower = follower;
     this.#mount = mount;
     this.#log = log;
     // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
@@ -73,13 +84,18 @@ export class Daemon {
   static async start(settings: Settings, log: Logger, environment: Environment): Promise<Daemon> {
     const closers = new Closers(log);
     try {
-      return await startDaemon(settings, log, environment, closers, (catalog, mount) => {
-        return new Daemon(settings, catalog, mount, log, closers);
+      return await startDaemon(settings, log, environment, closers, (follower, mount) => {
+        return new Daemon(settings, follower, mount, log, closers);
       });
     } catch (error) {
       await closers.close();
       throw error;
     }
+  }
+
+  /** Looks for a newer commit and shows it. How that went is in the log and in `status`. */
+  reload(): void {
+    this.#follower.reloadQuietly();
   }
 
   /** Unmounts. Files that are open keep working for as long as they can. Ends in `ended`. */
@@ -89,9 +105,10 @@ export class Daemon {
 
   /** One line for people. */
   summary(): string {
-    const { mountpoint, repository } = { ...this.#settings, ...this.#catalog };
-    const variants = [...this.#catalog.variants.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
-    return `${repository}@${this.#catalog.commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`;
+    const { repository, commit, variants: all } = this.#follower.catalog;
+    const { mountpoint } = this.#settings;
+    const variants = [...all.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
+    return `${repository}@${commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`;
   }
 
   async #unmount(): Promise<void> {
@@ -137,7 +154,7 @@ async function startDaemon(
   log: Logger,
   environment: Environment,
   closers: Closers,
-  create: (catalog: Catalog, mount: MountHandle) => Daemon,
+  create: (follower: CatalogFollower, mount: MountHandle) => Daemon,
 ): Promise<Daemon> {
   const startedAt = new Date();
   logSettings(settings, log);
@@ -157,15 +174,10 @@ async function startDaemon(
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
 
+  const { repository, revision } = settings;
+  const place = { repository, revision, origin: client, store: new CatalogStore(store.layout.catalogs), log };
   const [catalog, blobs] = await Promise.all([
-    loadCatalog({
-      repository: settings.repository,
-      revision: settings.revision,
-      origin: client,
-      store: new CatalogStore(store.layout.catalogs),
-      log,
-      signal: new AbortController().signal,
-    }),
+    loadCatalog({ ...place, signal: new AbortController().signal }),
     BlobCache.open({
       store,
       limits: space.limits,
@@ -174,7 +186,7 @@ async function startDaemon(
       verifierVersion: VERIFIER_VERSION,
       level: settings.verifyLevel,
       openTimeoutMs: settings.openTimeoutMs,
-      maxFetches: MAX_FETCHES,
+      maxFetches: settings.maxFetches,
       architecture: { served: settings.architectures, host: hostArchitecture() },
       log,
     }),
@@ -184,9 +196,16 @@ async function startDaemon(
   if (scrubber !== undefined) closers.add(() => scrubber.close());
   space.watch(() => blobs.statistics().use.usedBytes);
 
-  const tree = buildTree(catalog);
-  for (const warning of tree.warnings) log.warn(warning);
   const socketPath = controlSocketPath(settings.mountpoint, environment);
+  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), blobs, space, socketPath);
+  const follower = new CatalogFollower({
+    catalog,
+    load: (current, signal) => reloadCatalog({ ...place, signal }, current),
+    show: (next) => fileSystem.show(viewOf(next, log)),
+    intervalMs: settings.followMs,
+    log,
+  });
+  closers.add(() => follower.close());
   let mount: MountHandle | undefined;
   const documents = {
     '/status': async (): Promise<Status | undefined> => {
@@ -196,7 +215,8 @@ async function startDaemon(
         version,
         startedAt,
         settings,
-        catalog,
+        catalog: follower.catalog,
+        follow: follower.report(),
         blobs: blobs.statistics(),
         scrub: scrubber?.statistics(),
         diskAvailableBytes: availableBytes,
@@ -205,10 +225,10 @@ async function startDaemon(
     },
     '/coverage': async (query: URLSearchParams): Promise<Coverage> => {
       const onDisk = await blobs.onDisk();
-      return countCoverage(catalog, onDisk, query.get('variant') ?? undefined);
+      return countCoverage(follower.catalog, onDisk, query.get('variant') ?? undefined);
     },
   };
-  mount = await mountFileSystem(poolFileSystem(settings, catalog, tree, blobs, space, socketPath), {
+  mount = await mountFileSystem(fileSystem, {
     mountpoint: settings.mountpoint,
     fsName: settings.repository,
     allowOther: settings.allowOther,
@@ -219,7 +239,11 @@ async function startDaemon(
   });
   try {
     // Only now is it sure that no other daemon serves this mount point, whose socket this would replace.
-    const control = await startControlServer(socketPath, documents, log);
+    const control = await startControlServer(socketPath, {
+      documents,
+      actions: daemonActions(settings, follower, blobs),
+      log,
+    });
     closers.add(() => control.close());
   } catch (error) {
     await mount.unmount({ lazy: true, drainTimeoutMs: 0 });
@@ -230,7 +254,13 @@ async function startDaemon(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
     'mounted: the tree is readable',
   );
-  return create(catalog, mount);
+  return create(follower, mount);
+}
+
+function viewOf(catalog: Catalog, log: Logger): PoolView {
+  const tree = buildTree(catalog);
+  for (const warning of tree.warnings) log.warn(warning);
+  return { tree, commit: catalog.commit, date: catalog.date };
 }
 
 const CLOCK: Clock = {
@@ -247,23 +277,20 @@ function startScrubber(settings: Settings, store: BlobStore, cache: BlobCache, l
 
 function poolFileSystem(
   settings: Settings,
-  catalog: Catalog,
-  tree: Tree,
+  view: PoolView,
   blobs: BlobCache,
   space: DiskSpace,
   socketPath: string,
 ): PoolFileSystem {
   return new PoolFileSystem({
-    tree,
-    commit: catalog.commit,
-    date: catalog.date,
+    ...view,
     blobs,
     uid: settings.uid,
     gid: settings.gid,
-    attributeTimeoutMs: ATTRIBUTE_TIMEOUT_MS,
+    attributeTimeoutMs: COMMIT.test(settings.revision) ? FIXED_ATTRIBUTE_TIMEOUT_MS : MOVABLE_ATTRIBUTE_TIMEOUT_MS,
     rootAttributes: new Map([
       [CONTROL_ATTRIBUTE, socketPath],
-      ['repository', catalog.repository],
+      ['repository', settings.repository],
     ]),
     space: () => space.now(),
   });

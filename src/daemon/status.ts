@@ -4,6 +4,7 @@ import type { BlobCacheStatistics } from '../blobs/blob-report.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import type { MountHandle } from '../fuse/driver.js';
+import type { FollowReport } from './catalog-follower.js';
 import type { Settings } from './settings.js';
 
 export interface Status {
@@ -24,6 +25,8 @@ export interface Status {
     readonly blobs: number;
     readonly problems: number;
   };
+  /** How the commit follows the revision. */
+  readonly follow: FollowReport;
   readonly cache: {
     readonly directory: string;
     readonly limitBytes: number;
@@ -83,6 +86,7 @@ export interface StatusParts {
   readonly startedAt: Date;
   readonly settings: Settings;
   readonly catalog: Catalog;
+  readonly follow: FollowReport;
   readonly blobs: BlobCacheStatistics;
   /** Undefined where it is off. */
   readonly scrub: ScrubStatistics | undefined;
@@ -91,7 +95,7 @@ export interface StatusParts {
 }
 
 export function describeStatus(parts: StatusParts): Status {
-  const { version, startedAt, settings, catalog, blobs, scrub, diskAvailableBytes, mount } = parts;
+  const { version, startedAt, settings, catalog, follow, blobs, scrub, diskAvailableBytes, mount } = parts;
   const { limitBytes, usedBytes, reservedBytes, idleBlobs, leasedBlobs } = blobs.use;
   return {
     version,
@@ -110,6 +114,7 @@ export function describeStatus(parts: StatusParts): Status {
       blobs: catalog.blobs.size,
       problems: catalog.problemCount,
     },
+    follow,
     cache: {
       directory: settings.cacheDirectory,
       limitBytes,

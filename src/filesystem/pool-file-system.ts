@@ -1,7 +1,8 @@
 /**
  * The tree of a pool, answered as file system calls. Looking is answered from memory; only `open` goes to the blobs.
  *
- * The tree is that of one commit and never changes, so names and attributes may be kept by the kernel for as long as it likes.
+ * It shows the tree of one commit, until it is given another as a whole (`show`). A file that is open then stays what it was,
+ * also where its name is gone: its inode is answered for until it is closed everywhere.
  */
 
 import type { BlobCache, Lease } from '../blobs/blob-cache.js';
@@ -25,11 +26,15 @@ export interface Space {
   readonly freeBytes: number;
 }
 
-export interface PoolFileSystemOptions {
+/** What is shown: one commit. */
+export interface PoolView {
   readonly tree: Tree;
   readonly commit: string;
   /** The commit's date: the modification time of everything. */
   readonly date: Date;
+}
+
+export interface PoolFileSystemOptions extends PoolView {
   readonly blobs: Pick<BlobCache, 'open' | 'state'>;
   readonly uid: number;
   readonly gid: number;
@@ -49,12 +54,19 @@ const PREFIX = 'user.tmaxfs.';
 
 export class PoolFileSystem implements FileSystem {
   readonly #options: PoolFileSystemOptions;
-  readonly #modifiedSeconds: number;
+  /** Inodes that are open, with the number of their handles. */
+  readonly #open = new Map<InodeNumber, { readonly node: FileNode; count: number }>();
+  #view: PoolView;
   readonly #listings = new WeakMap<DirectoryNode, readonly DirectoryEntry[]>();
 
   constructor(options: PoolFileSystemOptions) {
     this.#options = options;
-    this.#modifiedSeconds = Math.floor(options.date.getTime() / 1000);
+    this.#view = options;
+  }
+
+  /** Replaces everything that is shown, between two calls of the kernel. */
+  show(view: PoolView): void {
+    this.#view = view;
   }
 
   get attributeTimeoutMs(): number {
@@ -91,7 +103,9 @@ export class PoolFileSystem implements FileSystem {
     if (node.kind === 'directory')
       throw new TmaxError('EISDIR', 'a folder can only be listed', { source: 'filesystem', level: 'debug' });
     const opened = this.#options.blobs.open(node.blob, labelOf(node), options.signal);
-    return opened instanceof Promise ? opened.then(openFile) : openFile(opened);
+    return opened instanceof Promise
+      ? opened.then((lease) => this.#openFile(node, lease))
+      : this.#openFile(node, opened);
   }
 
   statistics(): FileSystemStatistics {
@@ -100,7 +114,7 @@ export class PoolFileSystem implements FileSystem {
       blockSizeBytes: BLOCK_SIZE_BYTES,
       totalBlocks: Math.floor(totalBytes / BLOCK_SIZE_BYTES),
       freeBlocks: Math.floor(Math.max(0, freeBytes) / BLOCK_SIZE_BYTES),
-      files: this.#options.tree.nameCount,
+      files: this.#view.tree.nameCount,
     };
   }
 
@@ -118,14 +132,15 @@ export class PoolFileSystem implements FileSystem {
   }
 
   #extendedAttributes(node: Node): ReadonlyMap<string, string> {
-    const { commit, blobs, rootAttributes, tree } = this.#options;
+    const { blobs, rootAttributes } = this.#options;
+    const { commit, tree } = this.#view;
     if (node.kind === 'directory')
       return node === tree.root ? new Map([['commit', commit], ...rootAttributes]) : new Map([['commit', commit]]);
     const state = blobs.state(node.blob.sha256);
     const values: Record<(typeof FILE_ATTRIBUTES)[number], string | undefined> = {
       architecture: state.state === 'ready' ? state.architecture : undefined,
       blob: node.blob.path,
-      commit,
+      commit: node.blob.commit,
       error: errorOf(state),
       sha256: node.blob.sha256,
       state: state.state,
@@ -139,8 +154,22 @@ export class PoolFileSystem implements FileSystem {
     return present;
   }
 
+  #openFile(node: FileNode, lease: Lease): OpenFile {
+    const handles = this.#open.get(node.inode) ?? { node, count: 0 };
+    handles.count += 1;
+    this.#open.set(node.inode, handles);
+    return {
+      descriptor: lease.descriptor,
+      close: () => {
+        handles.count -= 1;
+        if (handles.count === 0) this.#open.delete(node.inode);
+        lease.release();
+      },
+    };
+  }
+
   #node(inode: InodeNumber): Node {
-    const node = this.#options.tree.nodes.get(inode);
+    const node = this.#view.tree.nodes.get(inode) ?? this.#open.get(inode)?.node;
     if (node === undefined) {
       throw new TmaxError('ESTALE', `inode ${inode} is not in the pool at this commit`, {
         source: 'filesystem',
@@ -159,15 +188,13 @@ export class PoolFileSystem implements FileSystem {
 
   #attributesOf(node: Node): Attributes {
     const { uid, gid } = this.#options;
-    const shared = { inode: node.inode, kind: node.kind, mode: MODE, modifiedSeconds: this.#modifiedSeconds, uid, gid };
+    const { date, tree } = this.#view;
+    const modifiedSeconds = Math.floor(date.getTime() / 1000);
+    const shared = { inode: node.inode, kind: node.kind, mode: MODE, modifiedSeconds, uid, gid };
     if (node.kind === 'file') return { ...shared, sizeBytes: node.blob.sizeBytes, linkCount: node.linkCount };
-    const subdirectories = node === this.#options.tree.root ? node.children.size : 0;
+    const subdirectories = node === tree.root ? node.children.size : 0;
     return { ...shared, sizeBytes: BLOCK_SIZE_BYTES, linkCount: 2 + subdirectories };
   }
-}
-
-function openFile(lease: Lease): OpenFile {
-  return { descriptor: lease.descriptor, close: () => lease.release() };
 }
 
 /** Why a blob was or would be refused. */

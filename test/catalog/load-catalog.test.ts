@@ -2,14 +2,16 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
+import type { Catalog } from '../../src/catalog/catalog.js';
 import { CatalogStore } from '../../src/catalog/catalog-store.js';
-import { type CatalogOrigin, loadCatalog } from '../../src/catalog/load-catalog.js';
+import { type CatalogOrigin, loadCatalog, reloadCatalog } from '../../src/catalog/load-catalog.js';
 import { TmaxError } from '../../src/errors.js';
 import type { ListedFile } from '../../src/sources/hub-client.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const FIRST = '1'.repeat(40);
 const SECOND = '2'.repeat(40);
+const GOOD_MAP = '{"v":{"one":"a.sif"}}';
 const log = pino({ level: 'silent' });
 
 /** A Hub reduced to what the catalog asks of it; `calls` counts what went over the network. */
@@ -17,6 +19,8 @@ class Origin implements CatalogOrigin {
   calls = 0;
   commit = FIRST;
   failure: TmaxError | undefined;
+  map = GOOD_MAP;
+  images = ['a.sif'];
 
   async resolveRevision(_repository: string, revision: string) {
     this.#call();
@@ -25,13 +29,14 @@ class Origin implements CatalogOrigin {
 
   async *listFiles(_repository: string, commit: string): AsyncGenerator<ListedFile, void, undefined> {
     this.#call();
-    yield { path: 'a.sif', sizeBytes: 10, sha256: commit[0]?.repeat(64), gitObjectId: undefined };
+    const sha256 = commit[0]?.repeat(64);
+    for (const path of this.images) yield { path, sizeBytes: 10, sha256, gitObjectId: undefined };
     yield { path: 'task_to_blob.json', sizeBytes: 23, sha256: undefined, gitObjectId: undefined };
   }
 
   async readSmallFile() {
     this.#call();
-    return Buffer.from('{"v":{"one":"a.sif"}}');
+    return Buffer.from(this.map);
   }
 
   #call(): void {
@@ -44,16 +49,18 @@ function setUp(t: ExecutionContext) {
   const folder = temporaryFolder(t);
   const origin = new Origin();
   const store = new CatalogStore(folder);
-  const load = (revision: string, online = true) =>
-    loadCatalog({
-      repository: 'org/pool',
-      revision,
-      origin: online ? origin : undefined,
-      store,
-      log,
-      signal: new AbortController().signal,
-    });
-  return { folder, origin, load };
+  const options = (revision: string, online: boolean) => ({
+    repository: 'org/pool',
+    revision,
+    origin: online ? origin : undefined,
+    store,
+    log,
+    signal: new AbortController().signal,
+  });
+  const load = (revision: string, online = true) => loadCatalog(options(revision, online));
+  const reload = (revision: string, current: Catalog, online = true) =>
+    reloadCatalog(options(revision, online), current);
+  return { folder, origin, load, reload };
 }
 
 test('a branch is resolved once, and everything is pinned to its commit', async (t) => {
@@ -121,4 +128,48 @@ test('no more than eight catalogs of a repository are kept', async (t) => {
   const { folder, load } = setUp(t);
   for (let digit = 0; digit < 10; digit += 1) await load(String(digit).repeat(40));
   t.is(readdirSync(join(folder, 'org--pool')).length, 8);
+});
+
+test('a branch that moves to a commit that is no pool leaves the last good one, also after that', async (t) => {
+  const { origin, load } = setUp(t);
+  const first = await load('main');
+  origin.commit = SECOND;
+  for (const map of ['not JSON', '[]', '{}', '{"v":{"one":"b.sif"}}']) {
+    origin.map = map;
+    origin.images = [];
+    t.deepEqual(await load('main'), first, map);
+    t.deepEqual(await load('main', false), first, map);
+  }
+});
+
+test('a first start at a commit that is no pool fails with what is wrong', async (t) => {
+  const { origin, load } = setUp(t);
+  origin.map = 'not JSON';
+  t.is((await t.throwsAsync(load('main'), { instanceOf: TmaxError }))?.errno, 'EBADMSG');
+});
+
+test('a reload of a branch that has not moved costs one question, and gives the same catalog', async (t) => {
+  const { origin, load, reload } = setUp(t);
+  const first = await load('main');
+  const calls = origin.calls;
+  t.is(await reload('main', first), first);
+  t.is(origin.calls, calls + 1);
+  t.is(await reload(FIRST, first), first);
+  t.is(origin.calls, calls + 1, 'a commit is not asked for');
+});
+
+test('a reload shows what the branch has become, and nothing that is bad or out of reach', async (t) => {
+  const { origin, load, reload } = setUp(t);
+  const first = await load('main');
+  origin.commit = SECOND;
+  origin.map = '[]';
+  t.is((await t.throwsAsync(reload('main', first), { instanceOf: TmaxError }))?.errno, 'EBADMSG');
+  origin.failure = new TmaxError('EHOSTUNREACH', 'no answer');
+  t.is((await t.throwsAsync(reload('main', first), { instanceOf: TmaxError }))?.errno, 'EHOSTUNREACH');
+  const offline = await t.throwsAsync(reload('main', first, false), { instanceOf: TmaxError });
+  t.regex(offline?.message ?? '', /^offline/);
+  t.deepEqual(await load('main', false), first, 'what was bad is not remembered');
+  origin.failure = undefined;
+  origin.map = GOOD_MAP;
+  t.is((await reload('main', first)).commit, SECOND);
 });

@@ -186,3 +186,33 @@ test('whatever the catalog, every listed name looks up to the attributes it was 
     }),
   );
 });
+
+test('another view replaces names, sizes and counts as a whole', (t) => {
+  const { fileSystem, walk } = fileSystemOf();
+  const before = walk('original/one.sif');
+  const tree = treeOf({ original: { one: 'images_b00/b.sif' }, fresh: { three: 'images/a.sif' } });
+  fileSystem.show({ tree, commit: 'd'.repeat(40), date: new Date('2026-03-04T05:06:07Z') });
+  t.deepEqual(names(fileSystem, ROOT_INODE), ['original', 'fresh', 'pool']);
+  t.is(walk('fresh/three.sif').inode, before.inode, 'the same image keeps its number');
+  t.not(walk('original/one.sif').inode, before.inode);
+  t.is(walk('original').modifiedSeconds, Date.parse('2026-03-04T05:06:07Z') / 1000);
+  t.is(String(fileSystem.extendedAttribute(ROOT_INODE, 'user.tmaxfs.commit')), 'd'.repeat(40));
+  t.throws(() => walk('solvable'), { message: /no "solvable"/ });
+});
+
+test('a file that is open when its name goes is answered for until it is closed everywhere', (t) => {
+  const { fileSystem, walk, opened } = fileSystemOf();
+  const { inode, sizeBytes } = walk('original/one.sif');
+  const options = { caller: { uid: 0, gid: 0, pid: 1 }, signal: new AbortController().signal };
+  const files = [fileSystem.open(inode, options), fileSystem.open(inode, options)];
+  const tree = treeOf({ original: { two: 'images_b00/b.sif' } }, [listed('images_b00/b.sif', 'b')]);
+  fileSystem.show({ tree, commit: 'd'.repeat(40), date: DATE });
+  t.throws(() => walk('original/one.sif'), { message: /no "one.sif"/ });
+  for (const file of files) {
+    t.is(fileSystem.attributes(inode).sizeBytes, sizeBytes);
+    t.is(String(fileSystem.extendedAttribute(inode, 'user.tmaxfs.commit')), COMMIT);
+    if (!(file instanceof Promise)) file.close();
+  }
+  t.throws(() => fileSystem.attributes(inode), { message: /not in the pool/ });
+  t.is(opened.filter((what) => what === 'released').length, 2);
+});

@@ -21,7 +21,7 @@ export const QUICK_RETRY: RetrySettings = {
 
 /** Short deadlines only where a fault needs them to be noticed, so that a busy machine adds no failures of its own. */
 export function deadlinesFor(fault: Fault): Partial<HubSettings> {
-  if (fault.kind === 'stall' && fault.afterBytes === undefined) return { headersTimeoutMs: 500 };
+  if (fault.kind === 'stall' && fault.afterBytes === undefined) return { headersTimeoutMs: 1000 };
   if (fault.kind === 'slow') return { minBytesPerSecond: 100_000, speedWindowMs: 300 };
   return fault.kind === 'stall' ? { idleTimeoutMs: 300 } : {};
 }
