@@ -1,4 +1,4 @@
-/** How files of the cache are opened for reading: never through a link, and without a trace in their access time. */
+/** How files of the cache are opened for reading: never through a link, never waiting for a writer, and without a trace in their access time. */
 
 import { constants, openSync } from 'node:fs';
 import { systemErrorCode } from './errors.js';
@@ -9,7 +9,8 @@ import { systemErrorCode } from './errors.js';
  * `flags` are added to those of open(2). Errors: those of open(2), ELOOP for a symbolic link.
  */
 export function openReadOnly(path: string, flags = 0): number {
-  const base = constants.O_RDONLY | constants.O_NOFOLLOW | flags;
+  // What lies there may be anything, a FIFO included: whoever opens it looks at what it is (fstat) before reading.
+  const base = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | flags;
   try {
     return openSync(path, base | constants.O_NOATIME);
   } catch (error) {

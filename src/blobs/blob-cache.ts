@@ -7,17 +7,18 @@
 
 import { setMaxListeners } from 'node:events';
 import { closeSync } from 'node:fs';
+import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import { messageOf, TmaxError, toTmaxError } from '../errors.js';
+import { messageOf, TmaxError } from '../errors.js';
 import { startLongTimer } from '../long-timer.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
 import { type FetchEnvironment, type FetchProgress, type FetchResult, fetchBlob } from './blob-fetch.js';
 import type { BlobCacheStatistics, BlobState, FailedFetch, OpenLabel } from './blob-report.js';
-import type { BlobStore, OpenBlob } from './blob-store.js';
+import { type BlobStore, diskError, type OpenBlob } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
-import { FetchQueue, type QueuedFetch } from './fetch-queue.js';
+import { FetchQueue, type QueuedFetch, type RunOutcome } from './fetch-queue.js';
 import type { Proof } from './proof.js';
 import { ProvenBlobs } from './proven-blobs.js';
 import { Quarantine } from './quarantine.js';
@@ -75,6 +76,12 @@ interface Waiter {
 
 /** Failures that `status` shows. */
 const MAX_LAST_FAILURES = 20;
+/** How often it is tried whether another process has ended its fetch of the same blob; without a place in the queue meanwhile. */
+const LOCK_POLL_MS = 250;
+/** A blob that was proven and then removed by others is fetched again this often before its open fails. */
+const MAX_VANISHED = 3;
+/** Blobs whose last failure is remembered, for their extended attributes. */
+const MAX_FAILURES = 4096;
 /** Last use is written to disk at most this often per blob: it only orders eviction after a restart. */
 const TOUCH_INTERVAL_MS = 60_000;
 
@@ -90,6 +97,8 @@ export class BlobCache {
   readonly #gate: ArchitectureGate;
   readonly #touchedAtMs = new Map<string, number>();
   readonly #lastFailures: FailedFetch[] = [];
+  /** Why the last fetch of a blob failed, by sha256, until one succeeds. */
+  readonly #failures = new LRUCache<string, string>({ max: MAX_FAILURES });
   readonly #stopping = new AbortController();
   #counts = { hits: 0, misses: 0, fetched: 0, fetchedBytes: 0, failed: 0, evicted: 0 };
 
@@ -114,9 +123,16 @@ export class BlobCache {
 
   /** Finds again what earlier runs left below the store's root. */
   static async open(options: BlobCacheOptions): Promise<BlobCache> {
-    const quarantine = new Quarantine(options.store.layout);
+    const quarantine = new Quarantine(options.store.layout, options.level, options.verifierVersion);
     await quarantine.load();
     const cache = new BlobCache(options, quarantine);
+    if (!(await options.store.isWritable())) {
+      const { root } = options.store.layout;
+      options.log.error(
+        { cache: root },
+        `the cache directory ${root} can't be written: what is there is served, nothing can be fetched`,
+      );
+    }
     await options.store.removeStrays();
     for (const { sha256, sizeBytes } of await options.store.list()) cache.#capacity.idle(sha256, sizeBytes);
     for (const { sha256, sizeBytes } of await options.store.scanPartials()) cache.#capacity.abandon(sha256, sizeBytes);
@@ -204,9 +220,9 @@ export class BlobCache {
     }
     const record = this.#quarantine.get(sha256);
     if (record !== undefined) return { state: 'quarantined', record };
-    if (!this.#capacity.has(sha256)) return { state: 'absent' };
+    if (!this.#capacity.has(sha256)) return { state: 'absent', failure: this.#failures.get(sha256) };
     const proof = this.#proven.claimed(sha256);
-    if (proof === undefined) return { state: 'unproven' };
+    if (proof === undefined) return { state: 'unproven', failure: this.#failures.get(sha256) };
     return { state: 'ready', architecture: proof.architecture, refusal: this.#gate.refusal(proof) };
   }
 
@@ -333,7 +349,7 @@ export class BlobCache {
   }
 
   /** Waits for the flight's end, the caller's, or the end of its patience, whichever comes first. */
-  #openAbsent(address: BlobAddress, label: OpenLabel, signal: AbortSignal): Promise<Lease> {
+  #openAbsent(address: BlobAddress, label: OpenLabel, signal: AbortSignal, vanished = 0): Promise<Lease> {
     const known = this.#flights.get(address.sha256);
     const flight = known ?? this.#makeFlight(address, label);
     return new Promise((resolve, reject) => {
@@ -347,7 +363,10 @@ export class BlobCache {
         landed: () =>
           settle(() => {
             try {
-              resolve(this.#leaseReady(address) ?? throwVanished(address));
+              const lease = this.#leaseReady(address);
+              if (lease !== undefined) resolve(lease);
+              else if (vanished < MAX_VANISHED) resolve(this.#openAbsent(address, label, signal, vanished + 1));
+              else throwVanished(address);
             } catch (error) {
               reject(error);
             }
@@ -396,25 +415,30 @@ export class BlobCache {
     return flight;
   }
 
-  /** Never rejects: how it ends is told to the waiters, the log and `status`. False where it gave way and is to go on. */
-  async #fly(flight: Flight, signal: AbortSignal): Promise<boolean> {
+  /** Never rejects: how it ends is told to the waiters, the log and `status`. */
+  async #fly(flight: Flight, signal: AbortSignal): Promise<RunOutcome> {
     const { address, progress, backers, waiters } = flight;
     const isForeground = waiters.size > 0;
     const keep = isForeground ? new Set<string>() : new Set([...backers].flatMap((backer) => [...backer.keep]));
     try {
       const stop = AbortSignal.any([this.#stopping.signal, signal]);
       const result = await fetchBlob(this.#environment, address, progress, stop, keep);
+      if (result === undefined && !stop.aborted && isStillWanted(flight)) {
+        progress.phase = 'queued';
+        return { kind: 'later', afterMs: LOCK_POLL_MS };
+      }
+      if (result === undefined) throw interrupted(address);
       this.#flights.delete(address.sha256);
       this.#landed(flight, result);
     } catch (thrown) {
       if (signal.aborted && !this.#stopping.signal.aborted && isStillWanted(flight)) {
         progress.phase = 'queued';
-        return false;
+        return { kind: 'later', afterMs: 0 };
       }
       this.#flights.delete(address.sha256);
-      this.#failed(flight, toTmaxError(thrown, 'cache'));
+      this.#failed(flight, diskError(thrown, `the fetch of ${address.path} failed`));
     }
-    return true;
+    return { kind: 'over' };
   }
 
   #cancelUnwanted(flight: Flight): void {
@@ -424,6 +448,7 @@ export class BlobCache {
 
   #landed({ address, label, startedAtMs, waiters, backers }: Flight, result: FetchResult): void {
     const { sha256, sizeBytes } = address;
+    this.#failures.delete(sha256);
     if (!this.#leased.has(sha256)) this.#capacity.idle(sha256, sizeBytes);
     for (const waiter of [...waiters, ...backers]) waiter.landed();
     if (result.source === 'cache') return;
@@ -442,6 +467,7 @@ export class BlobCache {
     // A fetch that was called off has not failed.
     if (errno !== 'EINTR') {
       this.#counts.failed += 1;
+      this.#failures.set(sha256, `${errno}: ${reason}`);
       this.#lastFailures.push({ at: new Date().toISOString(), path, errno, message: reason });
       if (this.#lastFailures.length > MAX_LAST_FAILURES) this.#lastFailures.shift();
     }

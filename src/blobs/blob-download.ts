@@ -21,6 +21,7 @@ export interface DownloadEnvironment {
   /** In the order in which they are asked. */
   readonly sources: readonly Source[];
   readonly quarantine: Quarantine;
+  readonly verifierVersion: number;
   readonly log: Logger;
 }
 

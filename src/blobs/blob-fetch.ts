@@ -1,12 +1,11 @@
 /**
  * One blob's way from absent to ready: room, lock, bytes, proof, publication. In that order, once, for however many wait.
  *
- * The exclusive flock on the partial file makes it one fetch per blob across processes too: who does not get it looks
- * each `LOCK_POLL_MS` whether the other has published, or has died and left its lock.
+ * The exclusive flock on the partial file makes it one fetch per blob across processes too: who does not get it comes back
+ * later (`undefined`), to see whether the other has published, or has died and left its lock.
  */
 
 import { closeSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
 import type { LockedPartial } from './blob-store.js';
@@ -14,9 +13,6 @@ import type { Capacity } from './capacity.js';
 import type { ProvenBlobs } from './proven-blobs.js';
 import { interrupted, refuse } from './refusal.js';
 import { type CheckEnvironment, checkStored } from './stored-blob-check.js';
-
-/** How often the lock of another process's fetch is tried. */
-const LOCK_POLL_MS = 250;
 
 export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment {
   readonly capacity: Capacity;
@@ -40,7 +36,8 @@ export interface FetchResult {
 }
 
 /**
- * Makes the blob ready on disk. `progress` is kept current as it goes; blobs in `keep` are not evicted for it.
+ * Makes the blob ready on disk; undefined where another process is about to. `progress` is kept current as it goes; blobs in
+ * `keep` are not evicted for it.
  * Errors: EBADMSG refused (and quarantined); ENOSPC; those of `Source.download`; EINTR aborted.
  */
 export async function fetchBlob(
@@ -49,33 +46,26 @@ export async function fetchBlob(
   progress: FetchProgress,
   signal: AbortSignal,
   keep: ReadonlySet<string> = new Set(),
-): Promise<FetchResult> {
+): Promise<FetchResult | undefined> {
   const { store, capacity } = environment;
-  for (;;) {
-    if (await proveStored(environment, address, progress, signal)) return { source: 'cache', downloadedBytes: 0 };
-    await capacity.reserve(address.sha256, address.sizeBytes, keep);
-    let partial: LockedPartial | undefined;
-    try {
-      partial = await store.lockPartial(address.sha256);
-      if (partial !== undefined) return await fetchInto(environment, partial, address, progress, signal);
-    } finally {
-      const leftBytes = partial === undefined ? 0 : await leftIn(partial);
-      await partial?.handle.close();
-      capacity.abandon(address.sha256, leftBytes);
-    }
-    try {
-      await delay(LOCK_POLL_MS, undefined, { signal });
-    } catch {
-      throw interrupted(address);
-    }
+  if (await proveStored(environment, address, progress, signal)) return { source: 'cache', downloadedBytes: 0 };
+  try {
+    await capacity.reserve(address.sha256, address.sizeBytes, signal, keep);
+  } catch (error) {
+    throw signal.aborted ? interrupted(address) : error;
   }
-}
-
-/** Bytes that a fetch leaves in its partial file; none once it has been published or removed. */
-async function leftIn(partial: LockedPartial): Promise<number> {
-  const stats = await partial.handle.stat();
-  const isPublished = (stats.mode & 0o200) === 0;
-  return stats.nlink === 0 || isPublished ? 0 : stats.blocks * 512;
+  let partial: LockedPartial | undefined;
+  let leftBytes = 0;
+  try {
+    partial = await store.lockPartial(address.sha256);
+    return partial === undefined ? undefined : await fetchInto(environment, partial, address, progress, signal);
+  } finally {
+    if (partial !== undefined) {
+      leftBytes = await store.bytesLeft(partial);
+      await partial.handle.close();
+    }
+    capacity.abandon(address.sha256, leftBytes);
+  }
 }
 
 /**

@@ -13,7 +13,11 @@ export interface OpenLabel {
 
 export type BlobState =
   /** `unproven`: on disk, and to be proven again before it is served. */
-  | { readonly state: 'absent' | 'unproven' }
+  | {
+      readonly state: 'absent' | 'unproven';
+      /** Errno and words of the last fetch, where that failed. */
+      readonly failure: string | undefined;
+    }
   | {
       readonly state: 'ready';
       /** As SIF knows it: "amd64". */

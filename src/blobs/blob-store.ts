@@ -9,8 +9,11 @@
  * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
  */
 
+import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
 import {
+  access,
+  chmod,
   type FileHandle,
   lstat,
   mkdir,
@@ -22,14 +25,16 @@ import {
   statfs,
   unlink,
   utimes,
+  writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { systemErrorCode, TmaxError } from '../errors.js';
+import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
+import { isStrange, readSmallFile, removeStray, renameOver } from './small-file.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -54,6 +59,8 @@ export interface LockedPartial {
 }
 
 const TWO_HEX = /^[0-9a-f]{2}$/;
+/** A partial file's place is cleared this often: what keeps coming back is not to be cleared. */
+const MAX_PARTIAL_ATTEMPTS = 3;
 
 export class BlobStore {
   readonly layout: CacheLayout;
@@ -62,21 +69,23 @@ export class BlobStore {
     this.layout = layout;
   }
 
-  /** Creates what is missing below `root`. Errors: EACCES, ENOTDIR, EROFS, ENOSPC with the path; EPERM an unsafe folder. */
+  /**
+   * Creates what is missing below `root`: an empty folder, or a cache of ours, known by its tag.
+   * Errors: EACCES it can't be made or written; EEXIST a folder with other things in it; EPERM an unsafe folder.
+   */
   static async open(root: string): Promise<BlobStore> {
     const layout = new CacheLayout(root);
     try {
-      for (const folder of [root, layout.blobs, layout.proofs, layout.partials, layout.quarantine]) {
-        makeFolder(folder);
-      }
+      await makeFolders(layout);
     } catch (cause) {
+      if (cause instanceof TmaxError) throw cause;
       throw new TmaxError(
         'EACCES',
-        `the cache directory ${root} can't be made or written; name another with --cache-dir`,
+        `the cache directory ${root} can't be made or written (${messageOf(cause)}); name another with --cache-dir`,
         { cause, source: 'cache', level: 'error' },
       );
     }
-    await refuseUnsafe(root);
+    await refuseUnsafe(layout);
     return new BlobStore(layout);
   }
 
@@ -91,7 +100,7 @@ export class BlobStore {
         source: 'cache',
       });
     }
-    await refuseUnsafe(root);
+    await refuseUnsafe(layout);
     return new BlobStore(layout);
   }
 
@@ -113,7 +122,7 @@ export class BlobStore {
   /** Removes what has no business below blobs/. */
   async removeStrays(): Promise<void> {
     for await (const { path, name } of this.#entries()) {
-      if (name === undefined) await rm(path, { force: true, recursive: true });
+      if (name === undefined) await removeStray(path);
     }
   }
 
@@ -143,7 +152,7 @@ export class BlobStore {
       const stats = await lstatIfThere(path);
       if (stats === undefined) continue;
       if (stats.isFile() && SHA256_NAME.test(name)) found.push({ sha256: name, sizeBytes: stats.blocks * 512 });
-      else await rm(path, { force: true, recursive: true });
+      else await removeStray(path);
     }
     return found;
   }
@@ -154,7 +163,7 @@ export class BlobStore {
     try {
       descriptor = openReadOnly(this.layout.blob(sha256));
     } catch (error) {
-      if (systemErrorCode(error) === 'ENOENT') return undefined;
+      if (isStrange(error)) return undefined;
       throw error;
     }
     try {
@@ -194,13 +203,18 @@ export class BlobStore {
     await rm(this.layout.proof(sha256), { force: true });
   }
 
-  /** Opens or creates the partial file and takes its lock; undefined while another process has it. */
+  /**
+   * Opens or creates the partial file and takes its lock; undefined while another process has it. What lies in its place
+   * and is no partial file of ours is removed first.
+   * Errors: those of the disk as TmaxError: ENOSPC; EIO with what is wrong with it.
+   */
   async lockPartial(sha256: string): Promise<LockedPartial | undefined> {
     const path = this.layout.partial(sha256);
-    const handle = await open(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600);
+    const handle = await this.#openPartial(path);
     try {
-      if (flock(handle.fd, 'exclusiveNonBlocking') && (await isSameFile(path, await handle.stat())))
+      if (flock(handle.fd, 'exclusiveNonBlocking') && (await isSameFile(path, await handle.stat()))) {
         return { path, handle };
+      }
     } catch (error) {
       await handle.close();
       throw error;
@@ -209,18 +223,52 @@ export class BlobStore {
     return undefined;
   }
 
+  async #openPartial(path: string): Promise<FileHandle> {
+    const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const handle = await open(path, flags, 0o600);
+        const stats = await handle.stat();
+        // A second name would let the fetch write into somebody else's file.
+        if (stats.isFile() && stats.nlink === 1) return handle;
+        await handle.close();
+        await removeStray(path);
+      } catch (error) {
+        if (attempt >= MAX_PARTIAL_ATTEMPTS) throw diskError(error, `the partial file ${path} can't be opened`);
+        await this.#mendPartial(path, error);
+      }
+    }
+  }
+
+  /** Errors: `cause` itself where nothing can be mended. */
+  async #mendPartial(path: string, cause: unknown): Promise<void> {
+    const code = systemErrorCode(cause);
+    // Killed right before its rename, when it was as read-only as the blob that it was to become.
+    if (code === 'EACCES' && (await lstatIfThere(path))?.isFile()) await chmod(path, 0o600);
+    else if (code === 'ENOENT') await makeFolders(this.layout);
+    else if (!isStrange(cause) || !(await removeStray(path))) {
+      throw diskError(cause, `the partial file ${path} can't be opened`);
+    }
+  }
+
+  /** Bytes that a fetch has left in its partial file; none once it has been published or removed. */
+  async bytesLeft({ path, handle }: LockedPartial): Promise<number> {
+    const stats = await handle.stat();
+    return (await isSameFile(path, stats)) ? stats.blocks * 512 : 0;
+  }
+
   /** Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. */
   async publish(sha256: string, partial: LockedPartial, proof: Omit<Proof, 'modifiedSeconds'>): Promise<void> {
     const { handle, path } = partial;
     const modifiedSeconds = Math.floor(Date.now() / 1000);
-    await handle.chmod(0o444);
     await handle.utimes(modifiedSeconds, modifiedSeconds);
     await handle.sync();
     await this.writeProof({ ...proof, modifiedSeconds });
     const target = this.layout.blob(sha256);
     const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
     flock(handle.fd, 'sharedNonBlocking');
-    await rename(path, target);
+    await handle.chmod(0o444);
+    await renameOver(path, target);
     await syncFolder(dirname(target));
     if (created !== undefined) await syncFolder(this.layout.blobs);
   }
@@ -230,9 +278,9 @@ export class BlobStore {
     const path = this.layout.blob(sha256);
     let handle: FileHandle;
     try {
-      handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+      handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     } catch (error) {
-      if (systemErrorCode(error) === 'ENOENT') return true;
+      if (isStrange(error)) return true;
       throw error;
     }
     try {
@@ -264,9 +312,24 @@ export class BlobStore {
     await utimes(this.layout.blob(sha256), Date.now() / 1000, modifiedSeconds);
   }
 
+  /** False where the disk of the cache is read-only: what is there can be served, and nothing fetched. */
+  async isWritable(): Promise<boolean> {
+    try {
+      await access(this.layout.partials, constants.W_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   /** Size of the file system below the cache and what an ordinary user may still write to it. */
   async disk(): Promise<{ totalBytes: number; availableBytes: number }> {
-    const stats = await statfs(this.layout.root);
+    const stats = await statfs(this.layout.root).catch(async (error: unknown) => {
+      if (systemErrorCode(error) !== 'ENOENT') throw diskError(error, `the disk of ${this.layout.root} can't be asked`);
+      // Somebody has removed the whole cache: it begins anew.
+      await makeFolders(this.layout);
+      return statfs(this.layout.root);
+    });
     return { totalBytes: stats.blocks * stats.bsize, availableBytes: stats.bavail * stats.bsize };
   }
 }
@@ -295,16 +358,63 @@ async function syncFolder(path: string): Promise<void> {
   }
 }
 
+/** A failure of the cache's own disk, with the errno that an open is to end in and what to do. */
+export function diskError(cause: unknown, what: string): TmaxError {
+  if (cause instanceof TmaxError) return cause;
+  const code = systemErrorCode(cause);
+  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
+  const advice = isFull
+    ? 'the disk or a quota is full: free some room, or lower --cache-size'
+    : code === 'EROFS'
+      ? 'the disk of the cache is read-only: what is cached is served, nothing can be fetched; mend it, or use another --cache-dir'
+      : 'look at the disk of the cache';
+  return new TmaxError(isFull ? 'ENOSPC' : 'EIO', `${what} (${messageOf(cause)}); ${advice}`, {
+    cause,
+    source: 'cache',
+  });
+}
+
+/** Marks a folder as a cache, also to backup programs. Source: https://bford.info/cachedir/ */
+const TAG_NAME = 'CACHEDIR.TAG';
+const TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Cache of tmaxfs: images that can be fetched again.\n';
+
+async function makeFolders(layout: CacheLayout): Promise<void> {
+  makeFolder(layout.root);
+  await claim(layout);
+  for (const folder of layout.folders) makeFolder(folder);
+}
+
+/** Makes an empty folder ours by a tag, since all else that lies in a cache of ours may be removed. Errors: EEXIST. */
+async function claim({ root }: CacheLayout): Promise<void> {
+  const tag = join(root, TAG_NAME);
+  if (readSmallFile(tag) === TAG) return;
+  // Another daemon may be writing the tag right now.
+  if ((await readdir(root)).some((name) => !name.startsWith(TAG_NAME))) {
+    throw new TmaxError(
+      'EEXIST',
+      `the cache directory ${root} holds other things and is no cache of tmaxfs; name an empty folder with --cache-dir`,
+      { source: 'cache', level: 'error' },
+    );
+  }
+  const temporary = `${tag}.${randomBytes(6).toString('hex')}`;
+  await writeFile(temporary, TAG, { flag: 'wx', mode: 0o644 });
+  await rename(temporary, tag);
+}
+
 /** What others can write into can't be trusted to hold what was proven. */
-async function refuseUnsafe(root: string): Promise<void> {
-  const stats = await stat(root);
+async function refuseUnsafe(layout: CacheLayout): Promise<void> {
   const uid = process.getuid?.() ?? 0;
-  const refuse = (why: string) =>
-    new TmaxError('EPERM', `the cache directory ${root} ${why}; name a folder of your own with --cache-dir`, {
-      source: 'cache',
-      level: 'error',
-    });
-  if (!stats.isDirectory()) throw refuse('is not a directory');
-  if (stats.uid !== uid) throw refuse(`belongs to user ${stats.uid}, not to ${uid}`);
-  if ((stats.mode & 0o002) !== 0) throw refuse('can be written by everyone');
+  for (const path of [layout.root, ...layout.folders]) {
+    // The root may be reached through a link that the user has named; below it there are none of ours.
+    const stats = path === layout.root ? await stat(path) : await lstatIfThere(path);
+    if (stats === undefined) continue;
+    const refuse = (why: string, remedy: string) =>
+      new TmaxError('EPERM', `the cache directory ${path} ${why}; ${remedy}`, { source: 'cache', level: 'error' });
+    const another = 'name a folder of your own with --cache-dir';
+    if (!stats.isDirectory()) throw refuse('is not a directory', another);
+    if (stats.uid !== uid) throw refuse(`belongs to user ${stats.uid}, not to ${uid}`, another);
+    if ((stats.mode & 0o022) !== 0) {
+      throw refuse('can be written by others, who could plant what was never proven', `run chmod go-w ${path}`);
+    }
+  }
 }

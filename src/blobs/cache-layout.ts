@@ -1,6 +1,7 @@
 /**
  * Where everything lies below the cache directory:
  *
+ *   CACHEDIR.TAG               says that this folder is a cache of ours, in which what is unknown may be removed
  *   blobs/<2 hex>/<sha256>     0444, whole and proven; appears by rename alone
  *   proofs/<2 hex>/<sha256>    what was proven of it, and of which file; without it a blob is proven again before use
  *   partial/<sha256>           0600, bytes on their way; whoever fetches holds an exclusive flock on it
@@ -19,6 +20,11 @@ export class CacheLayout {
 
   constructor(root: string) {
     this.root = root;
+  }
+
+  /** The folders of the cache that are made with it. */
+  get folders(): readonly string[] {
+    return [this.blobs, this.proofs, this.partials, this.quarantine, this.catalogs];
   }
 
   get blobs(): string {

@@ -6,7 +6,8 @@
  * and are the first to go. What this process does not know of (blobs of another daemon on the same directory) is seen
  * through the free space of the disk.
  *
- * Room is made by one caller at a time: `reserve` calls queue up, so two fetches can't both count on the same bytes.
+ * Room is made by one caller at a time: `reserve` calls queue up, so two fetches can't both count on the same bytes. Who finds
+ * none waits for as long as running fetches may still give some up, then `leasePatienceMs` for a lease to end.
  */
 
 import { LRUCache } from 'lru-cache';
@@ -18,6 +19,8 @@ export interface CapacityLimits {
   readonly limitBytes: number;
   /** What the cache leaves free on its disk, bytes. */
   readonly reserveFreeBytes: number;
+  /** How long a fetch waits for one of the open blobs to be closed before it is told that there is no room. */
+  readonly leasePatienceMs: number;
 }
 
 export interface CapacityUse {
@@ -40,6 +43,9 @@ export class Capacity {
   readonly #leased = new Map<string, number>();
   readonly #reserved = new Map<string, { readonly sizeBytes: number; readonly writtenBytes: number }>();
   readonly #partials = new Map<string, number>();
+  /** Fetches that wait for room, and how often something has changed that may have made some. */
+  readonly #waiting = new Set<() => void>();
+  #changes = 0;
   #making: Promise<void> = Promise.resolve();
 
   constructor(store: BlobStore, limits: CapacityLimits, onEvict: (sha256: string, sizeBytes: number) => void) {
@@ -53,6 +59,7 @@ export class Capacity {
     this.#leased.delete(sha256);
     this.#reserved.delete(sha256);
     this.#idle.set(sha256, sizeBytes);
+    this.#tellWaiting();
   }
 
   lease(sha256: string, sizeBytes: number): void {
@@ -65,6 +72,7 @@ export class Capacity {
   forget(sha256: string): void {
     this.#idle.delete(sha256);
     this.#leased.delete(sha256);
+    this.#tellWaiting();
   }
 
   /** Whether the blob is known to be on disk. */
@@ -76,16 +84,56 @@ export class Capacity {
   abandon(sha256: string, partialBytes: number): void {
     this.#reserved.delete(sha256);
     if (partialBytes > 0) this.#partials.set(sha256, partialBytes);
+    this.#tellWaiting();
   }
 
   /**
    * Counts `sizeBytes` for a blob that is about to be fetched, evicting idle ones until that fits, but none of `keep`.
-   * Errors: ENOSPC with the numbers, where even an empty cache, or all that is idle, is not enough.
+   * Errors: ENOSPC with the numbers, at once where even an empty cache is not enough, else when waiting has not helped;
+   * the signal's reason.
    */
-  async reserve(sha256: string, sizeBytes: number, keep: ReadonlySet<string> = new Set()): Promise<void> {
-    const turn = this.#making.then(() => this.#makeRoom(sha256, sizeBytes, keep));
-    this.#making = turn.catch(() => undefined);
-    await turn;
+  async reserve(
+    sha256: string,
+    sizeBytes: number,
+    signal: AbortSignal,
+    keep: ReadonlySet<string> = new Set(),
+  ): Promise<void> {
+    for (;;) {
+      signal.throwIfAborted();
+      const changesBefore = this.#changes;
+      const turn = this.#making.then(() => this.#makeRoom(sha256, sizeBytes, keep));
+      this.#making = turn.then(
+        () => undefined,
+        () => undefined,
+      );
+      const full = await turn;
+      if (full === undefined) return;
+      // What changed while room was looked for has told nobody yet.
+      if (this.#changes === changesBefore && !(await this.#somethingChanges(signal))) throw full;
+    }
+  }
+
+  /** False where nothing is being fetched, and no open blob is closed within the patience for that. */
+  #somethingChanges(signal: AbortSignal): Promise<boolean> {
+    if (this.#reserved.size === 0 && this.#leased.size === 0) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      const settle = (changed: boolean) => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', onChange);
+        this.#waiting.delete(onChange);
+        resolve(changed);
+      };
+      const onChange = () => settle(true);
+      // A running fetch ends by itself, within its own bounds.
+      const timer = this.#reserved.size > 0 ? undefined : setTimeout(() => settle(false), this.#limits.leasePatienceMs);
+      this.#waiting.add(onChange);
+      signal.addEventListener('abort', onChange, { once: true });
+    });
+  }
+
+  #tellWaiting(): void {
+    this.#changes += 1;
+    for (const tell of [...this.#waiting]) tell();
   }
 
   /**
@@ -144,7 +192,8 @@ export class Capacity {
     return this.#idle.calculatedSize + elsewhere;
   }
 
-  async #makeRoom(sha256: string, sizeBytes: number, keep: ReadonlySet<string>): Promise<void> {
+  /** Undefined where the room is reserved, else the error to end in if nothing changes. Errors: ENOSPC it can never fit. */
+  async #makeRoom(sha256: string, sizeBytes: number, keep: ReadonlySet<string>): Promise<TmaxError | undefined> {
     if (sizeBytes > this.#limits.limitBytes) throw this.#full(sha256, sizeBytes, await this.#availableBytes());
     // What an earlier try left of this very blob will be filled up, not added to.
     const resumed = this.#partials.get(sha256) ?? 0;
@@ -152,9 +201,10 @@ export class Capacity {
     const fits = await this.#evictUntilFits(sizeBytes, resumed, keep);
     if (!fits) {
       if (resumed > 0) this.#partials.set(sha256, resumed);
-      throw this.#full(sha256, sizeBytes, await this.#availableBytes());
+      return this.#full(sha256, sizeBytes, await this.#availableBytes());
     }
     this.#reserved.set(sha256, { sizeBytes, writtenBytes: resumed });
+    return undefined;
   }
 
   /** Evicts until `sizeBytes`, of which `onDiskBytes` are there already, fit both limits; false where nothing is left to evict. */
@@ -214,11 +264,15 @@ export class Capacity {
   #full(sha256: string, sizeBytes: number, availableBytes: number): TmaxError {
     const { limitBytes, reserveFreeBytes } = this.#limits;
     const leasedBytes = sum(this.#leased.values());
+    const overLimit = leasedBytes + this.#reservedBytes() + sizeBytes > limitBytes;
+    const remedy = overLimit
+      ? 'raise --cache-size, or end sandboxes'
+      : 'free some of the disk, or lower --reserve-free';
     return new TmaxError(
       'ENOSPC',
       `no room for blob ${sha256.slice(0, 12)} of ${sizeBytes} bytes: the cache may hold ${limitBytes} bytes, of which ` +
         `${leasedBytes} are held open and ${this.#reservedBytes()} are being fetched; the disk has ${Math.max(0, availableBytes)} ` +
-        `bytes to give above the ${reserveFreeBytes} kept free; raise --cache-size, lower --reserve-free or end sandboxes`,
+        `bytes to give above the ${reserveFreeBytes} kept free; ${remedy}`,
       { source: 'cache' },
     );
   }

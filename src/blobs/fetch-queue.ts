@@ -10,9 +10,15 @@ export interface QueuedFetch {
   readonly waiterCount: number;
   /** Whether it could be called off and go on later. Not while it is proven or published: that is soon over. */
   readonly mayGiveWay: boolean;
-  /** Never rejects. False where the signal ended it before its time, and it is to go on later. */
-  run(signal: AbortSignal): Promise<boolean>;
+  /** Never rejects. */
+  run(signal: AbortSignal): Promise<RunOutcome>;
 }
+
+/**
+ * `over`: it has ended. `later`: it gave way, or was called off before its time, and goes on when there is a place for it, but
+ * not before `afterMs`.
+ */
+export type RunOutcome = { readonly kind: 'over' } | { readonly kind: 'later'; readonly afterMs: number };
 
 export class FetchQueue {
   readonly #maxRunning: number;
@@ -20,6 +26,8 @@ export class FetchQueue {
   readonly #running = new Map<QueuedFetch, AbortController>();
   /** Called off and not yet at their end. */
   readonly #leaving = new Set<QueuedFetch>();
+  /** Without a place until their time has come. */
+  readonly #parked = new Map<QueuedFetch, NodeJS.Timeout>();
   readonly #onIdle: (() => void)[] = [];
 
   constructor(maxRunning: number) {
@@ -33,7 +41,8 @@ export class FetchQueue {
 
   /** Takes out a fetch that nobody wants any more. True where it was not running, and so won't report its end itself. */
   cancel(fetch: QueuedFetch): boolean {
-    if (this.#waiting.delete(fetch)) return true;
+    clearTimeout(this.#parked.get(fetch));
+    if (this.#waiting.delete(fetch) || this.#parked.delete(fetch)) return true;
     this.#running.get(fetch)?.abort();
     return false;
   }
@@ -53,7 +62,7 @@ export class FetchQueue {
   }
 
   get #isIdle(): boolean {
-    return this.#waiting.size + this.#running.size + this.#leaving.size === 0;
+    return this.#waiting.size + this.#running.size + this.#leaving.size + this.#parked.size === 0;
   }
 
   /** The fetch to be started now, if there is one. */
@@ -77,14 +86,26 @@ export class FetchQueue {
     this.#leaving.add(victim);
   }
 
+  #park(fetch: QueuedFetch, afterMs: number): void {
+    if (afterMs === 0) {
+      this.#waiting.add(fetch);
+      return;
+    }
+    const comeBack = () => {
+      this.#parked.delete(fetch);
+      this.add(fetch);
+    };
+    this.#parked.set(fetch, setTimeout(comeBack, afterMs));
+  }
+
   #start(fetch: QueuedFetch): void {
     const controller = new AbortController();
     this.#waiting.delete(fetch);
     this.#running.set(fetch, controller);
-    void fetch.run(controller.signal).then((isOver) => {
+    void fetch.run(controller.signal).then((outcome) => {
       this.#running.delete(fetch);
       this.#leaving.delete(fetch);
-      if (!isOver) this.#waiting.add(fetch);
+      if (outcome.kind === 'later') this.#park(fetch, outcome.afterMs);
       this.dispatch();
       if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve();
     });

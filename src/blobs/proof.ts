@@ -6,12 +6,12 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { readFileSync, statSync } from 'node:fs';
-import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { lstatSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as v from 'valibot';
-import { systemErrorCode } from '../errors.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
+import { readSmallFile, renameOver } from './small-file.js';
 
 const proofShape = v.object({
   sha256: v.string(),
@@ -32,13 +32,8 @@ export type Proof = v.InferOutput<typeof proofShape>;
 
 /** The proof at `path`, or undefined where there is none or it can't be read as one. Synchronous: a lease waits on it. */
 export function readProof(path: string): Proof | undefined {
-  let text: string;
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch (error) {
-    if (systemErrorCode(error) === 'ENOENT') return undefined;
-    throw error;
-  }
+  const text = readSmallFile(path);
+  if (text === undefined) return undefined;
   try {
     const parsed = v.safeParse(proofShape, JSON.parse(text));
     return parsed.success ? parsed.output : undefined;
@@ -50,7 +45,7 @@ export function readProof(path: string): Proof | undefined {
 
 /** What changes whenever the proof at `path` is replaced; undefined where there is none. Cheap: every open asks for it. */
 export function proofStamp(path: string): string | undefined {
-  const stats = statSync(path, { throwIfNoEntry: false });
+  const stats = lstatSync(path, { throwIfNoEntry: false });
   return stats === undefined ? undefined : `${stats.ino}:${stats.mtimeMs}`;
 }
 
@@ -60,7 +55,7 @@ export async function writeProof(path: string, proof: Proof): Promise<void> {
   const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
     await writeFile(temporary, JSON.stringify(proof), { mode: 0o644 });
-    await rename(temporary, path);
+    await renameOver(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;

@@ -12,12 +12,13 @@
 
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import * as v from 'valibot';
-import { VERIFY_LEVELS } from '../verify/verdict.js';
+import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import type { CacheLayout } from './cache-layout.js';
 import { SHA256_NAME } from './cache-layout.js';
+import { readSmallFile, removeStray, renameOver } from './small-file.js';
 
 /** How long a blob that arrived wrong, or is damaged and in use, is refused without another try. */
 export const RETRY_HOLD_MS = 30_000;
@@ -39,6 +40,7 @@ const recordShape = v.object({
   code: v.string(),
   reason: v.string(),
   level: v.picklist(REFUSAL_LEVELS),
+  verifierVersion: v.number(),
   source: v.string(),
   refusedAt: v.pipe(v.string(), v.isoTimestamp()),
 });
@@ -47,12 +49,17 @@ export type QuarantineRecord = v.InferOutput<typeof recordShape>;
 
 export class Quarantine {
   readonly #layout: CacheLayout;
+  readonly #level: VerifyLevel;
+  readonly #verifierVersion: number;
   readonly #records = new Map<string, QuarantineRecord>();
   /** Records that could not be written: nobody else can remove them. */
   readonly #unwritten = new Set<string>();
 
-  constructor(layout: CacheLayout) {
+  /** Refusals at a greater depth than `level`, or by an older verifier, are remembered and do not count. */
+  constructor(layout: CacheLayout, level: VerifyLevel, verifierVersion: number) {
     this.#layout = layout;
+    this.#level = level;
+    this.#verifierVersion = verifierVersion;
   }
 
   /** Reads what earlier runs left; records that can't be read as such are removed. */
@@ -63,9 +70,9 @@ export class Quarantine {
       if (name.endsWith('.tmp')) continue;
       const sha256 = basename(name, '.json');
       const path = this.#layout.quarantineRecord(sha256);
-      const record = SHA256_NAME.test(sha256) ? parseRecord(await readFile(path, 'utf8')) : undefined;
+      const record = SHA256_NAME.test(sha256) ? parseRecord(readSmallFile(path)) : undefined;
       if (record?.sha256 === sha256) this.#records.set(sha256, record);
-      else await rm(`${this.#layout.quarantine}/${name}`, { force: true, recursive: true });
+      else await removeStray(join(this.#layout.quarantine, name));
     }
   }
 
@@ -85,9 +92,18 @@ export class Quarantine {
   /** The record that forbids a fetch of this blob at `commit` now, or undefined. */
   refusal(sha256: string, commit: string): QuarantineRecord | undefined {
     const record = this.get(sha256);
-    if (record === undefined) return undefined;
-    if (record.cause === 'image') return record.commit === commit ? record : undefined;
-    return Date.now() - Date.parse(record.refusedAt) < RETRY_HOLD_MS ? record : undefined;
+    if (record === undefined || !this.#stillCounts(record)) return undefined;
+    if (record.cause === 'image' && record.level !== 'inspect') return record.commit === commit ? record : undefined;
+    // apptainer's own refusal is held like a transfer's: it may have failed for a reason of this machine's.
+    const ageMs = Date.now() - Date.parse(record.refusedAt);
+    return ageMs >= 0 && ageMs < RETRY_HOLD_MS ? record : undefined;
+  }
+
+  /** What failed at a depth that is not asked for any more, or by a verifier that has been mended since, is judged anew. */
+  #stillCounts({ cause, level, verifierVersion }: QuarantineRecord): boolean {
+    if (cause !== 'image') return true;
+    const depth = REFUSAL_LEVELS.indexOf(level);
+    return depth <= REFUSAL_LEVELS.indexOf(this.#level) && verifierVersion >= this.#verifierVersion;
   }
 
   async add(record: QuarantineRecord): Promise<void> {
@@ -97,8 +113,9 @@ export class Quarantine {
     this.#unwritten.add(sha256);
     const path = this.#layout.quarantineRecord(sha256);
     const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+    await mkdir(dirname(path), { recursive: true, mode: 0o755 });
     await writeFile(temporary, JSON.stringify(record), { mode: 0o644 });
-    await rename(temporary, path);
+    await renameOver(temporary, path);
     this.#unwritten.delete(sha256);
   }
 
@@ -109,7 +126,8 @@ export class Quarantine {
   }
 }
 
-function parseRecord(text: string): QuarantineRecord | undefined {
+function parseRecord(text: string | undefined): QuarantineRecord | undefined {
+  if (text === undefined) return undefined;
   try {
     const parsed = v.safeParse(recordShape, JSON.parse(text));
     return parsed.success ? parsed.output : undefined;

@@ -24,13 +24,18 @@ const REMEDIES: Readonly<Record<QuarantineRecord['cause'], string>> = {
 
 /** Remembers the refusal and makes the error that every waiting open gets. */
 export async function refuse(
-  { quarantine, log }: { readonly quarantine: Quarantine; readonly log: Logger },
+  {
+    quarantine,
+    verifierVersion,
+    log,
+  }: { readonly quarantine: Quarantine; readonly verifierVersion: number; readonly log: Logger },
   { sha256, sizeBytes, repository, commit, path }: BlobAddress,
   { cause, level, finding, source }: Refusal,
 ): Promise<TmaxError> {
   const { code, message: reason } = finding;
   const refusedAt = new Date().toISOString();
-  const record = { sha256, sizeBytes, repository, commit, path, cause, code, reason, level, source, refusedAt };
+  const blob = { sha256, sizeBytes, repository, commit, path };
+  const record = { ...blob, cause, code, reason, level, verifierVersion, source, refusedAt };
   try {
     await quarantine.add(record);
   } catch (error) {

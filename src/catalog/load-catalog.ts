@@ -49,7 +49,7 @@ export async function loadCatalog(options: LoadCatalogOptions): Promise<Catalog>
   } catch (error) {
     const lastCommit = await store.lastCommit(repository, revision);
     const last = lastCommit === resolved.commit ? undefined : await stored(options, lastCommit);
-    if (last === undefined || !isUnusable(error)) throw error;
+    if (last === undefined || options.signal.aborted || !(isUnusable(error) || isUnreachable(error))) throw error;
     const reason = messageOf(error);
     log.error(
       { repository, revision, commit: resolved.commit, reason },

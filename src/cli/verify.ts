@@ -89,7 +89,7 @@ async function catalogOnDisk(
 }
 
 async function forgetRefusals(store: BlobStore, { chosen }: VerificationPlan): Promise<void> {
-  const quarantine = new Quarantine(store.layout);
+  const quarantine = new Quarantine(store.layout, 'inspect', VERIFIER_VERSION);
   await quarantine.load();
   const forgotten = quarantine
     .records()

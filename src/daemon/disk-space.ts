@@ -10,6 +10,8 @@ import { bytesOf } from './amount.js';
 import type { Settings } from './settings.js';
 
 const REFRESH_INTERVAL_MS = 5000;
+/** A sandbox that is about to end is waited for; a cache full of running ones is said to be full. */
+const LEASE_PATIENCE_MS = 5000;
 
 export class DiskSpace {
   readonly limits: CapacityLimits;
@@ -31,6 +33,7 @@ export class DiskSpace {
     const limits = {
       limitBytes: bytesOf(settings.cacheSize, totalBytes),
       reserveFreeBytes: bytesOf(settings.reserveFree, totalBytes),
+      leasePatienceMs: LEASE_PATIENCE_MS,
     };
     return new DiskSpace(store, limits, availableBytes);
   }

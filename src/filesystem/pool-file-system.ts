@@ -189,7 +189,8 @@ export class PoolFileSystem implements FileSystem {
   #attributesOf(node: Node): Attributes {
     const { uid, gid } = this.#options;
     const { date, tree } = this.#view;
-    const modifiedSeconds = Math.floor(date.getTime() / 1000);
+    // The kernel's protocol has no time before 1970.
+    const modifiedSeconds = Math.max(0, Math.floor(date.getTime() / 1000));
     const shared = { inode: node.inode, kind: node.kind, mode: MODE, modifiedSeconds, uid, gid };
     if (node.kind === 'file') return { ...shared, sizeBytes: node.blob.sizeBytes, linkCount: node.linkCount };
     const subdirectories = node === tree.root ? node.children.size : 0;
@@ -200,7 +201,8 @@ export class PoolFileSystem implements FileSystem {
 /** Why a blob was or would be refused. */
 function errorOf(state: BlobState): string | undefined {
   if (state.state === 'quarantined') return state.record.reason;
-  return state.state === 'ready' ? state.refusal : undefined;
+  if (state.state === 'ready') return state.refusal;
+  return state.state === 'absent' || state.state === 'unproven' ? state.failure : undefined;
 }
 
 /** View and task under which a file is named in the log. */

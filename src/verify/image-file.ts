@@ -4,7 +4,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, readSync, type Stats } from 'node:fs';
+import { closeSync, fstatSync, readSync, type Stats } from 'node:fs';
 import { messageOf, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
 import type { Pace } from './pace.js';
@@ -30,7 +30,7 @@ export class ImageFile {
     let descriptor: number;
     try {
       // O_NONBLOCK: a FIFO in the image's place must not block the open; it means nothing to a regular file.
-      descriptor = openReadOnly(path, constants.O_NONBLOCK);
+      descriptor = openReadOnly(path);
     } catch (error) {
       throw localFailure(path, 'open', error);
     }

@@ -1,9 +1,12 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -13,12 +16,25 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import test from 'ava';
+import { execa } from 'execa';
 import { BlobStore } from '../../src/blobs/blob-store.js';
+import type { CapacityLimits } from '../../src/blobs/capacity.js';
 import { TmaxError } from '../../src/errors.js';
 import { type Blob, blobOf, blobPath, errnoOf, holds, setUp, TestSource } from '../support/blob-cache.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const MIB = 2 ** 20;
+
+/** Open blobs are not waited for at length. */
+function limitsOf(limitBytes: number, reserveFreeBytes = 0): CapacityLimits {
+  return { limitBytes, reserveFreeBytes, leasePatienceMs: 20 };
+}
+
+/** The quarantine record of a blob, as another verifier at another level would have left it. */
+function recordOf(root: string, { address }: Blob, verifierVersion: number, level: string): string {
+  const record: unknown = JSON.parse(readFileSync(join(root, 'quarantine', `${address.sha256}.json`), 'utf8'));
+  return JSON.stringify({ ...(record as object), verifierVersion, level });
+}
 
 test('a blob is fetched by its first open, and found on disk by the second', async (t) => {
   const { source, cache, add, open, root } = await setUp(t);
@@ -160,7 +176,7 @@ test('offline, what is on disk is served and the rest is EHOSTUNREACH at once', 
 });
 
 test('room is made by evicting what was used longest ago', async (t) => {
-  const { add, open, cache } = await setUp(t, { limits: { limitBytes: 3 * MIB, reserveFreeBytes: 0 } });
+  const { add, open, cache } = await setUp(t, { limits: limitsOf(3 * MIB) });
   const blobs = ['a', 'b', 'c', 'd'].map((seed) => blobOf(seed, MIB));
   blobs.forEach(add);
   const [a, b, c, d] = blobs as [Blob, Blob, Blob, Blob];
@@ -174,7 +190,7 @@ test('room is made by evicting what was used longest ago', async (t) => {
 });
 
 test('a blob that is held open is never evicted; with nothing else to evict the open is ENOSPC and names the numbers', async (t) => {
-  const { add, open, root } = await setUp(t, { limits: { limitBytes: 2 * MIB, reserveFreeBytes: 0 } });
+  const { add, open, root } = await setUp(t, { limits: limitsOf(2 * MIB) });
   const [held, more] = [blobOf('a', MIB), blobOf('b', MIB + 1)];
   [held, more].forEach(add);
   const lease = await open(held);
@@ -188,7 +204,7 @@ test('a blob that is held open is never evicted; with nothing else to evict the 
 });
 
 test('a blob larger than the cache is ENOSPC before a byte is fetched, and evicts nothing', async (t) => {
-  const { add, open, source, root } = await setUp(t, { limits: { limitBytes: MIB, reserveFreeBytes: 0 } });
+  const { add, open, source, root } = await setUp(t, { limits: limitsOf(MIB) });
   const [small, large] = [blobOf('a', 1000), blobOf('b', MIB + 1)];
   [small, large].forEach(add);
   (await open(small)).release();
@@ -199,7 +215,7 @@ test('a blob larger than the cache is ENOSPC before a byte is fetched, and evict
 
 test('the free-space reserve of the disk is left alone', async (t) => {
   const { add, open } = await setUp(t, {
-    limits: { limitBytes: 100 * MIB, reserveFreeBytes: Number.MAX_SAFE_INTEGER },
+    limits: limitsOf(100 * MIB, Number.MAX_SAFE_INTEGER),
   });
   const blob = blobOf('a');
   add(blob);
@@ -208,7 +224,7 @@ test('the free-space reserve of the disk is left alone', async (t) => {
 
 test('concurrent fetches never count on the same room', async (t) => {
   const limitBytes = 8 * MIB;
-  const { add, open, cache } = await setUp(t, { limits: { limitBytes, reserveFreeBytes: 0 } });
+  const { add, open, cache } = await setUp(t, { limits: limitsOf(limitBytes) });
   const blobs = Array.from({ length: 20 }, (_, index) => blobOf(`x${index}`, MIB));
   blobs.forEach(add);
   await Promise.all(
@@ -230,7 +246,7 @@ test('a restart finds the blobs again, in the order of their last use', async (t
   const modified = statSync(blobPath(before.root, old)).mtime;
   utimesSync(blobPath(before.root, old), new Date(1000), modified);
 
-  const limits = { limitBytes: 2 * MIB, reserveFreeBytes: 0 };
+  const limits = limitsOf(2 * MIB);
   const { cache, open, add, source } = await setUp(t, { root: before.root, limits });
   t.is(cache.statistics().use.idleBlobs, 2);
   const further = blobOf('new', MIB);
@@ -247,7 +263,7 @@ test('a start with a smaller limit evicts down to it', async (t) => {
   blobs.forEach(before.add);
   for (const blob of blobs) (await before.open(blob)).release();
   await before.cache.close();
-  const { cache } = await setUp(t, { root: before.root, limits: { limitBytes: 2 * MIB, reserveFreeBytes: 0 } });
+  const { cache } = await setUp(t, { root: before.root, limits: limitsOf(2 * MIB) });
   t.is(cache.statistics().use.usedBytes, 2 * MIB);
 });
 
@@ -303,7 +319,7 @@ test('a blob that vanished from the disk is fetched anew', async (t) => {
 });
 
 test('two caches on one directory make one fetch, and neither evicts what the other holds', async (t) => {
-  const limits = { limitBytes: 2 * MIB, reserveFreeBytes: 0 };
+  const limits = limitsOf(2 * MIB);
   const first = await setUp(t, { limits });
   const second = await setUp(t, { root: first.root, limits });
   const [shared, other] = [blobOf('shared', MIB), blobOf('other', 2 * MIB)];
@@ -319,8 +335,8 @@ test('what is no blob is removed from blobs/ and partial/, links are not followe
   const outside = temporaryFolder(t);
   writeFileSync(join(outside, 'precious'), 'x');
   const name = 'ab'.repeat(32);
-  mkdirSync(join(root, 'blobs', 'ab'), { recursive: true });
-  mkdirSync(join(root, 'partial'));
+  await BlobStore.open(root);
+  mkdirSync(join(root, 'blobs', 'ab'));
   symlinkSync(join(outside, 'precious'), join(root, 'blobs', 'ab', name));
   symlinkSync(outside, join(root, 'blobs', 'cd'));
   writeFileSync(join(root, 'blobs', 'ab', 'stray'), 'x');
@@ -335,9 +351,9 @@ test('what is no blob is removed from blobs/ and partial/, links are not followe
 
 test('partial files count, and are the first to go when room is needed', async (t) => {
   const root = temporaryFolder(t);
-  mkdirSync(join(root, 'partial'));
+  await BlobStore.open(root);
   writeFileSync(join(root, 'partial', 'ab'.repeat(32)), Buffer.alloc(MIB));
-  const { cache, add, open } = await setUp(t, { root, limits: { limitBytes: 2 * MIB, reserveFreeBytes: 0 } });
+  const { cache, add, open } = await setUp(t, { root, limits: limitsOf(2 * MIB) });
   t.is(cache.statistics().use.usedBytes, MIB);
   const blob = blobOf('a', 2 * MIB);
   add(blob);
@@ -345,10 +361,153 @@ test('partial files count, and are the first to go when room is needed', async (
   t.deepEqual(readdirSync(join(root, 'partial')), []);
 });
 
-test('a cache directory that everyone can write into is refused', async (t) => {
+for (const mode of [0o777, 0o775, 0o757]) {
+  for (const folder of ['', 'blobs', 'proofs', 'catalog']) {
+    test(`a cache directory whose ${folder || 'root'} others can write into (${mode.toString(8)}) is refused`, async (t) => {
+      const root = temporaryFolder(t);
+      await BlobStore.open(root);
+      chmodSync(join(root, folder), mode);
+      const error = await t.throwsAsync(BlobStore.open(root), { instanceOf: TmaxError });
+      t.is(error?.errno, 'EPERM');
+      t.true(error?.message.includes(`chmod go-w ${join(root, folder)}`), error?.message);
+    });
+  }
+}
+
+test('a folder that holds other things is no cache: it is refused, and nothing in it is touched', async (t) => {
   const root = temporaryFolder(t);
+  for (const folder of ['blobs/2024', 'partial', 'quarantine']) mkdirSync(join(root, folder), { recursive: true });
+  const precious = ['blobs/2024/thesis.tex', 'partial/notes', 'quarantine/list.txt'];
+  for (const name of precious) writeFileSync(join(root, name), 'x');
+  t.is(await errnoOf(t, () => BlobStore.open(root)), 'EEXIST');
+  t.true(precious.every((name) => existsSync(join(root, name))));
+});
+
+test('two daemons may make one new cache directory at one time', async (t) => {
+  const root = join(temporaryFolder(t), 'cache');
+  await Promise.all(Array.from({ length: 8 }, () => BlobStore.open(root)));
+  t.regex(readFileSync(join(root, 'CACHEDIR.TAG'), 'utf8'), /^Signature: 8a477f597d28d172789f06886806bc55\n/);
+});
+
+test('a folder in the cache that has something in it is somebody’s, and stays', async (t) => {
+  const { root, cache } = await setUp(t);
+  await cache.close();
+  mkdirSync(join(root, 'blobs', 'mine', 'deep'), { recursive: true });
+  mkdirSync(join(root, 'partial', 'mine', 'deep'), { recursive: true });
+  await setUp(t, { root });
+  t.true(existsSync(join(root, 'blobs', 'mine', 'deep')) && existsSync(join(root, 'partial', 'mine', 'deep')));
+});
+
+const obstacles: Record<string, (path: string, outside: string) => void> = {
+  'a symbolic link': (path, outside) => symlinkSync(outside, path),
+  'an empty folder': (path) => mkdirSync(path),
+  'a FIFO': (path) => execFileSync('mkfifo', [path]),
+};
+for (const [what, obstruct] of Object.entries(obstacles)) {
+  for (const place of ['blobs', 'proofs', 'partial'] as const) {
+    test(`${what} in the place of a file of ${place}/ neither blocks nor leads astray, and is replaced`, async (t) => {
+      const { add, open, root } = await setUp(t);
+      const blob = blobOf('a');
+      add(blob);
+      const { sha256 } = blob.address;
+      const shard = place === 'partial' ? '' : sha256.slice(0, 2);
+      mkdirSync(join(root, place, shard), { recursive: true });
+      const outside = join(temporaryFolder(t), 'precious');
+      writeFileSync(outside, 'precious');
+      obstruct(join(root, place, shard, sha256), outside);
+      t.true(holds(await open(blob), blob));
+      t.is(readFileSync(outside, 'utf8'), 'precious');
+    });
+  }
+}
+
+test('a second name of a partial file is not written through', async (t) => {
+  const { add, open, root } = await setUp(t);
+  const blob = blobOf('a');
+  add(blob);
+  const precious = join(root, 'precious');
+  writeFileSync(precious, 'precious');
+  linkSync(precious, join(root, 'partial', blob.address.sha256));
+  t.true(holds(await open(blob), blob));
+  t.is(readFileSync(precious, 'utf8'), 'precious');
+});
+
+test('a partial file left read-only, as by a kill right before its rename, is taken up again by an ordinary user', async (t) => {
+  const root = temporaryFolder(t);
+  const program = `
+    import { writeFileSync, chmodSync, chownSync } from 'node:fs';
+    import { BlobStore } from ${JSON.stringify(new URL('../../src/blobs/blob-store.js', import.meta.url).href)};
+    process.setgid(65534); process.setuid(65534);
+    const store = await BlobStore.open(process.argv[1] + '/cache');
+    const path = store.layout.partial('ab'.repeat(32));
+    writeFileSync(path, 'x');
+    chmodSync(path, 0o444);
+    const partial = await store.lockPartial('ab'.repeat(32));
+    await partial.handle.truncate(0);
+    await partial.handle.close();
+    console.log(await store.removePartial('ab'.repeat(32)));`;
   chmodSync(root, 0o777);
-  t.is(await errnoOf(t, () => BlobStore.open(root)), 'EPERM');
+  const { stdout } = await execa(process.execPath, ['--input-type=module', '-e', program, root]);
+  t.is(stdout, 'true');
+});
+
+test('a burst of opens that fit one after the other is served, none is told that there is no room', async (t) => {
+  const { add, open, cache } = await setUp(t, { limits: { ...limitsOf(2 * MIB), leasePatienceMs: 5000 } });
+  const blobs = Array.from({ length: 12 }, (_, index) => blobOf(`x${index}`, MIB));
+  blobs.forEach(add);
+  await Promise.all(
+    blobs.map(async (blob) => {
+      const lease = await open(blob);
+      t.true(holds(lease, blob));
+      t.true(cache.statistics().use.usedBytes <= 2 * MIB);
+      lease.release();
+    }),
+  );
+  t.is(cache.statistics().failed, 0);
+});
+
+test('a cache directory that was removed behind a running daemon is made again', async (t) => {
+  const { add, open, root } = await setUp(t);
+  const blob = blobOf('a');
+  add(blob);
+  rmSync(root, { recursive: true });
+  t.true(holds(await open(blob), blob));
+});
+
+test('the last failure of a blob can be asked for until a fetch of it succeeds', async (t) => {
+  const { source, cache, add, open } = await setUp(t);
+  const blob = blobOf('a');
+  add(blob);
+  source.failure = new TmaxError('EHOSTUNREACH', 'nobody answers');
+  await errnoOf(t, () => open(blob));
+  t.deepEqual(cache.state(blob.address.sha256), { state: 'absent', failure: 'EHOSTUNREACH: nobody answers' });
+  source.failure = undefined;
+  (await open(blob)).release();
+  t.is(cache.state(blob.address.sha256).state, 'ready');
+});
+
+test('a refusal at a depth that is not asked for any more, or by an older verifier, is judged anew', async (t) => {
+  const { root, verdicts, add, open, cache } = await setUp(t, { level: 'deep' });
+  const blob = blobOf('a');
+  add(blob);
+  verdicts.reason = 'broken';
+  t.is(await errnoOf(t, () => open(blob)), 'EBADMSG');
+  await cache.close();
+  for (const [overrides, isRefused] of [
+    [{ level: 'deep' }, true],
+    [{ level: 'structure' }, false],
+    [{ level: 'deep', verifierVersion: 2 }, false],
+  ] as const) {
+    const again = await setUp(t, { root, ...overrides });
+    again.add(blob);
+    again.verdicts.reason = 'still broken';
+    await errnoOf(t, () => again.open(blob));
+    t.is(again.source.downloads.length === 0, isRefused, JSON.stringify(overrides));
+    await again.cache.close();
+    // The record of the first refusal is what the next round is about.
+    if (!isRefused)
+      writeFileSync(join(root, 'quarantine', `${blob.address.sha256}.json`), recordOf(root, blob, 1, 'deep'));
+  }
 });
 
 test('closing ends the fetches that are under way', async (t) => {

@@ -1,12 +1,12 @@
 import test from 'ava';
 import fc from 'fast-check';
-import { FetchQueue, type QueuedFetch } from '../../src/blobs/fetch-queue.js';
+import { FetchQueue, type QueuedFetch, type RunOutcome } from '../../src/blobs/fetch-queue.js';
 
 /** A fetch under the test's control. */
 class TestFetch implements QueuedFetch {
   mayGiveWay = true;
   runs = 0;
-  #end: ((isOver: boolean) => void) | undefined;
+  #end: ((outcome: RunOutcome) => void) | undefined;
 
   constructor(
     readonly name: string,
@@ -18,22 +18,27 @@ class TestFetch implements QueuedFetch {
     return this.#end !== undefined;
   }
 
-  run(signal: AbortSignal): Promise<boolean> {
+  run(signal: AbortSignal): Promise<RunOutcome> {
     this.runs += 1;
     this.log.push(this.name);
     return new Promise((resolve) => {
       this.#end = resolve;
-      signal.addEventListener('abort', () => this.#settle(false));
+      signal.addEventListener('abort', () => this.#settle({ kind: 'later', afterMs: 0 }));
     });
   }
 
   async finish(): Promise<void> {
-    this.#settle(true);
+    this.#settle({ kind: 'over' });
     await turn();
   }
 
-  #settle(isOver: boolean): void {
-    this.#end?.(isOver);
+  async comeBackIn(afterMs: number): Promise<void> {
+    this.#settle({ kind: 'later', afterMs });
+    await turn();
+  }
+
+  #settle(outcome: RunOutcome): void {
+    this.#end?.(outcome);
     this.#end = undefined;
   }
 }
@@ -58,6 +63,20 @@ test('what most opens wait for goes first, then what came first, then what nobod
   }
   t.deepEqual(log, ['first', 'three', 'one', 'one more', 'nobody']);
   await queue.idle();
+});
+
+test('a fetch that has to wait for another process takes no place meanwhile, and comes back', async (t) => {
+  const queue = new FetchQueue(1);
+  const [locked, free] = [new TestFetch('locked', 9), new TestFetch('free', 1)];
+  queue.add(locked);
+  queue.add(free);
+  await locked.comeBackIn(1);
+  t.true(free.isRunning);
+  await free.finish();
+  while (!locked.isRunning) await turn();
+  await locked.finish();
+  await queue.idle();
+  t.is(locked.runs, 2);
 });
 
 test('waiters are counted when a place is free, not when a fetch came', async (t) => {

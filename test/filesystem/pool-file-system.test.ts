@@ -30,18 +30,18 @@ function treeOf(taskMap: unknown = MAP, listing = LISTING) {
   return buildTree(buildCatalog({ repository: 'o/p', commit: COMMIT, date: DATE, taskMap: text, listing }));
 }
 
-function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}) {
+function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}, date = DATE) {
   const opened: string[] = [];
   const fileSystem = new PoolFileSystem({
     tree,
     commit: COMMIT,
-    date: DATE,
+    date,
     blobs: {
       open: (address) => {
         opened.push(address.sha256);
         return { descriptor: 7, release: () => opened.push('released') };
       },
-      state: (sha256) => states[sha256] ?? { state: 'absent' },
+      state: (sha256) => states[sha256] ?? { state: 'absent', failure: undefined },
     },
     uid: 1000,
     gid: 100,
@@ -161,6 +161,29 @@ test('extended attributes tell where a blob stands, and why it was refused', (t)
     fileSystem.extendedAttributeNames(walk('solvable/due.sif').inode),
     ['blob', 'commit', 'sha256', 'state', 'verified'].map((name) => `user.tmaxfs.${name}`),
   );
+});
+
+test('the words of a fetch that failed can be read from the file that was opened', (t) => {
+  const { fileSystem, walk } = fileSystemOf(treeOf(), {
+    ['a'.repeat(64)]: { state: 'absent', failure: 'EHOSTUNREACH: no' },
+  });
+  t.is(
+    fileSystem.extendedAttribute(walk('original/one.sif').inode, 'user.tmaxfs.error').toString(),
+    'EHOSTUNREACH: no',
+  );
+});
+
+test('a commit from before 1970 is shown as from 1970: the kernel’s protocol has no earlier time', (t) => {
+  const text = JSON.stringify(MAP);
+  const catalog = buildCatalog({
+    repository: 'o/p',
+    commit: COMMIT,
+    date: new Date(-1e12),
+    taskMap: text,
+    listing: LISTING,
+  });
+  const { fileSystem } = fileSystemOf(buildTree(catalog), {}, catalog.date);
+  t.is(fileSystem.attributes(ROOT_INODE).modifiedSeconds, 0);
 });
 
 test('df is told whole blocks, and as many files as there are names', (t) => {

@@ -85,7 +85,7 @@ export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
   };
   const cache = await BlobCache.open({
     store: await BlobStore.open(root),
-    limits: { limitBytes: 100 * 2 ** 20, reserveFreeBytes: 0 },
+    limits: { limitBytes: 100 * 2 ** 20, reserveFreeBytes: 0, leasePatienceMs: 20 },
     sources: [source],
     prover,
     verifierVersion: 1,
