@@ -9,6 +9,7 @@
 
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, read } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
 import { messageOf } from '../errors.js';
@@ -27,6 +28,9 @@ const MAX_BYTES_PER_SECOND = 64 * 1024 * 1024;
 const REST_MS = 1000;
 /** Longest time without a look at what is due: far below what a timer can wait, whatever the period. */
 const MAX_WAIT_MS = 3_600_000;
+
+/** Proofs are read synchronously: so many, and other things have their turn. */
+const PROOFS_PER_TURN = 64;
 
 const readPiece = promisify(read);
 
@@ -95,7 +99,8 @@ export class Scrubber {
     const { clock, periodMs, store } = this.#options;
     const checkedAtMs = new Map<string, number>();
     let totalBytes = 0;
-    for (const { sha256, sizeBytes } of await store.list()) {
+    for (const [index, { sha256, sizeBytes }] of (await store.list()).entries()) {
+      if (index % PROOFS_PER_TURN === 0) await setImmediate();
       totalBytes += sizeBytes;
       // Without a proof it is hashed before it is served, anyway.
       const proof = store.proof(sha256);

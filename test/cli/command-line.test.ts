@@ -20,7 +20,7 @@ function tmaxfs(args: readonly string[], env: Record<string, string> = {}): Prom
 test('--help names every command and exits with 0', async (t) => {
   const { exitCode, stdout } = await tmaxfs(['--help']);
   t.is(exitCode, 0);
-  for (const command of ['mount', 'unmount', 'status', 'coverage', 'demo']) {
+  for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'demo']) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
   }
 });
@@ -36,6 +36,9 @@ test('mount --help names every option of the contract with its default', async (
     ['--cache-size', '200G'],
     ['--reserve-free', '5%'],
     ['--verify', 'structure'],
+    ['--verify-threads', ''],
+    ['--arch', 'any'],
+    ['--scrub', '30d'],
     ['--open-timeout', '540'],
     ['--driver', 'auto'],
     ['--allow-other', ''],
@@ -51,6 +54,14 @@ test('mount --help names every option of the contract with its default', async (
   }
 });
 
+test('verify --help names every option of the contract', async (t) => {
+  const { exitCode, stdout } = await tmaxfs(['verify', '--help'], { COLUMNS: '200' });
+  t.is(exitCode, 0);
+  for (const option of ['variant', 'task', 'level', 'jsonl', 'jobs', 'retry', 'cache-dir', 'repo', 'revision']) {
+    t.regex(stdout, new RegExp(`^  --${option} `, 'm'));
+  }
+});
+
 for (const args of [
   ['nonsense'],
   ['mount'],
@@ -59,6 +70,10 @@ for (const args of [
   ['mount', '/x', '--repo', 'no-slash'],
   ['mount', '/x', '--cache-size', 'much'],
   ['unmount'],
+  ['mount', '/x', '--arch', 'amd64'],
+  ['mount', '/x', '--scrub', 'sometimes'],
+  ['verify', '--level', 'maybe'],
+  ['verify', '--jobs', '0'],
 ]) {
   test(`wrong usage exits with 2 and says what was expected: ${args.join(' ')}`, async (t) => {
     const { exitCode, stderr } = await tmaxfs(args);
