@@ -6,6 +6,8 @@
 /** What one run of a contestant took. */
 export interface Figures {
   readonly seconds: number;
+  /** Of all its threads together, where that is known. */
+  readonly processorSeconds?: number;
   /** Largest memory of the process that did it, where that is a process of its own. */
   readonly peakBytes?: number;
 }

@@ -7,6 +7,8 @@ export interface Measured {
   readonly medianSeconds: number;
   readonly leastSeconds: number;
   readonly mostSeconds: number;
+  /** Median too. */
+  readonly processorSeconds: number | null;
   readonly peakBytes: number | null;
 }
 
@@ -45,20 +47,26 @@ export async function measure(bench: Bench, rounds: number, say: (words: string)
 }
 
 function summarize(contestant: string, runs: readonly Figures[]): Measured {
-  const seconds = runs.map((run) => run.seconds).sort((a, b) => a - b);
+  const seconds = sorted(runs.map((run) => run.seconds));
+  const processor = sorted(runs.flatMap(({ processorSeconds }) => processorSeconds ?? []));
   const peaks = runs.flatMap(({ peakBytes }) => peakBytes ?? []);
   return {
     contestant,
     medianSeconds: median(seconds),
     leastSeconds: seconds[0] ?? Number.NaN,
     mostSeconds: seconds.at(-1) ?? Number.NaN,
+    processorSeconds: processor.length === 0 ? null : median(processor),
     peakBytes: peaks.length === 0 ? null : Math.max(...peaks),
   };
 }
 
-function median(sorted: readonly number[]): number {
-  const upper = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
-  const lower = sorted[Math.floor((sorted.length - 1) / 2)] ?? Number.NaN;
+function sorted(values: readonly number[]): readonly number[] {
+  return [...values].sort((a, b) => a - b);
+}
+
+function median(ascending: readonly number[]): number {
+  const upper = ascending[Math.floor(ascending.length / 2)] ?? Number.NaN;
+  const lower = ascending[Math.floor((ascending.length - 1) / 2)] ?? Number.NaN;
   return (lower + upper) / 2;
 }
 

@@ -50,19 +50,20 @@ async function run(benches: readonly Bench[], { rounds, json }: { rounds: number
 function describe({ rounds, subject, measured, goals }: BenchResult): string {
   const fastest = Math.min(...measured.map(({ medianSeconds }) => medianSeconds));
   const seconds = (value: number) => value.toFixed(3);
-  const rows = measured.map(({ contestant, medianSeconds, leastSeconds, mostSeconds, peakBytes }) => [
+  const rows = measured.map(({ contestant, medianSeconds, leastSeconds, mostSeconds, processorSeconds, peakBytes }) => [
     contestant,
     seconds(medianSeconds),
     seconds(leastSeconds),
     seconds(mostSeconds),
     (medianSeconds / fastest).toFixed(2),
+    processorSeconds === null ? '' : seconds(processorSeconds),
     peakBytes === null ? '' : formatBytes(peakBytes),
   ]);
   return [
     Object.entries(subject)
       .map(([name, value]) => `${name}: ${value}`)
       .join(', '),
-    formatTable([`median of ${rounds}`, 'seconds', 'least', 'most', 'ratio', 'peak memory'], rows),
+    formatTable([`median of ${rounds}`, 'seconds', 'least', 'most', 'ratio', 'processor', 'peak memory'], rows),
     ...goals.map(
       ({ contestant, reference, atMost, ratio, isMet }) =>
         `goal ${isMet ? 'met' : 'MISSED'}: ${contestant} takes ${ratio.toFixed(2)} times what ${reference} takes (at most ${atMost})`,

@@ -132,7 +132,8 @@ class Report {
   constructor(plan: VerificationPlan, file: string | undefined) {
     this.#absentTasks = plan.absentTasks;
     this.#lines = file === undefined ? undefined : openLines(file);
-    if (!process.stderr.isTTY) return;
+    // Lines on the same terminal would run into a bar.
+    if (!process.stderr.isTTY || (file === '-' && process.stdout.isTTY)) return;
     const format = '{bar} {percentage}%  {blobs}/{allBlobs} images  {duration_formatted}, {eta_formatted} left';
     this.#bar = new SingleBar({ format, stream: process.stderr, clearOnComplete: true, hideCursor: false });
     const totalBytes = plan.blobs.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
