@@ -18,10 +18,12 @@ export interface Contestant {
   run(): Promise<Figures>;
 }
 
-/** The median of `contestant` must be at most `atMost` times that of `reference`. */
+/** The median of `contestant` must be at most `atMost` times that of `reference`; without one, at most `atMost` itself. */
 export interface Goal {
   readonly contestant: string;
-  readonly reference: string;
+  readonly reference?: string;
+  /** What is compared; default `seconds`. */
+  readonly of?: keyof Figures;
   readonly atMost: number;
 }
 
@@ -37,7 +39,9 @@ export interface Stage {
 
 export interface Bench {
   readonly name: string;
-  /** One sentence. */
+  /** One sentence; says what the seconds are of, where that is not the whole run. */
   readonly description: string;
+  /** Fewer rounds than asked for, where one takes minutes. */
+  readonly maxRounds?: number;
   setup(): Promise<Stage>;
 }

@@ -13,6 +13,7 @@ export interface Measured {
 }
 
 export interface JudgedGoal extends Goal {
+  /** To the reference; without one, the figure itself. */
   readonly ratio: number;
   readonly isMet: boolean;
 }
@@ -26,8 +27,9 @@ export interface BenchResult {
 }
 
 /** `say` is told what is going on. Errors: whatever a contestant throws; the bench is torn down all the same. */
-export async function measure(bench: Bench, rounds: number, say: (words: string) => void): Promise<BenchResult> {
+export async function measure(bench: Bench, askedRounds: number, say: (words: string) => void): Promise<BenchResult> {
   say(`${bench.name}: setting up`);
+  const rounds = Math.min(askedRounds, bench.maxRounds ?? askedRounds);
   const stage = await bench.setup();
   try {
     const figures = new Map<Contestant, Figures[]>(stage.contestants.map((contestant) => [contestant, []]));
@@ -35,7 +37,7 @@ export async function measure(bench: Bench, rounds: number, say: (words: string)
       for (const [contestant, runs] of figures) {
         const run = await contestant.run();
         runs.push(run);
-        say(`${bench.name}: round ${round} of ${rounds}: ${contestant.name}: ${run.seconds.toFixed(3)} s`);
+        say(`${bench.name}: round ${round} of ${rounds}: ${contestant.name}: ${formatSeconds(run.seconds)}`);
       }
     }
     const measured = [...figures].map(([{ name }, runs]) => summarize(name, runs));
@@ -47,8 +49,8 @@ export async function measure(bench: Bench, rounds: number, say: (words: string)
 }
 
 function summarize(contestant: string, runs: readonly Figures[]): Measured {
-  const seconds = sorted(runs.map((run) => run.seconds));
-  const processor = sorted(runs.flatMap(({ processorSeconds }) => processorSeconds ?? []));
+  const seconds = ascending(runs.map((run) => run.seconds));
+  const processor = ascending(runs.flatMap(({ processorSeconds }) => processorSeconds ?? []));
   const peaks = runs.flatMap(({ peakBytes }) => peakBytes ?? []);
   return {
     contestant,
@@ -60,22 +62,28 @@ function summarize(contestant: string, runs: readonly Figures[]): Measured {
   };
 }
 
-function sorted(values: readonly number[]): readonly number[] {
+function ascending(values: readonly number[]): readonly number[] {
   return [...values].sort((a, b) => a - b);
 }
 
-function median(ascending: readonly number[]): number {
-  const upper = ascending[Math.floor(ascending.length / 2)] ?? Number.NaN;
-  const lower = ascending[Math.floor((ascending.length - 1) / 2)] ?? Number.NaN;
+function median(sorted: readonly number[]): number {
+  const upper = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  const lower = sorted[Math.floor((sorted.length - 1) / 2)] ?? Number.NaN;
   return (lower + upper) / 2;
 }
 
 function judge(goal: Goal, measured: readonly Measured[]): JudgedGoal {
-  const secondsOf = (name: string): number => {
+  const figureOf = (name: string): number => {
     const found = measured.find(({ contestant }) => contestant === name);
     if (found === undefined) throw new Error(`a goal names the contestant "${name}", which there is not`);
-    return found.medianSeconds;
+    return goal.of === 'peakBytes' ? (found.peakBytes ?? Number.NaN) : found.medianSeconds;
   };
-  const ratio = secondsOf(goal.contestant) / secondsOf(goal.reference);
+  const ratio = figureOf(goal.contestant) / (goal.reference === undefined ? 1 : figureOf(goal.reference));
   return { ...goal, ratio, isMet: ratio <= goal.atMost };
+}
+
+/** "2.21 us", "13.4 ms", "3.02 s": three significant digits. */
+export function formatSeconds(seconds: number): string {
+  const [factor, unit] = seconds < 1e-3 ? [1e6, 'us'] : seconds < 1 ? [1e3, 'ms'] : [1, 's'];
+  return `${(seconds * factor).toPrecision(3)} ${unit}`;
 }

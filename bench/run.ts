@@ -9,10 +9,11 @@ import { Command, InvalidArgumentError } from 'commander';
 import { formatTable } from '../src/cli/table.js';
 import { formatBytes } from '../src/daemon/amount.js';
 import type { Bench } from './bench.js';
-import { type BenchResult, measure } from './measure.js';
+import { kernelBenches } from './kernel.js';
+import { type BenchResult, formatSeconds, type JudgedGoal, measure } from './measure.js';
 import { verification } from './verification.js';
 
-const BENCHES: readonly Bench[] = [verification];
+const BENCHES: readonly Bench[] = [verification, ...kernelBenches];
 const DEFAULT_ROUNDS = 5;
 
 const command = new Command('bench')
@@ -49,14 +50,13 @@ async function run(benches: readonly Bench[], { rounds, json }: { rounds: number
 
 function describe({ rounds, subject, measured, goals }: BenchResult): string {
   const fastest = Math.min(...measured.map(({ medianSeconds }) => medianSeconds));
-  const seconds = (value: number) => value.toFixed(3);
   const rows = measured.map(({ contestant, medianSeconds, leastSeconds, mostSeconds, processorSeconds, peakBytes }) => [
     contestant,
-    seconds(medianSeconds),
-    seconds(leastSeconds),
-    seconds(mostSeconds),
+    formatSeconds(medianSeconds),
+    formatSeconds(leastSeconds),
+    formatSeconds(mostSeconds),
     (medianSeconds / fastest).toFixed(2),
-    processorSeconds === null ? '' : seconds(processorSeconds),
+    processorSeconds === null ? '' : formatSeconds(processorSeconds),
     peakBytes === null ? '' : formatBytes(peakBytes),
   ]);
   return [
@@ -64,12 +64,19 @@ function describe({ rounds, subject, measured, goals }: BenchResult): string {
       .map(([name, value]) => `${name}: ${value}`)
       .join(', '),
     formatTable([`median of ${rounds}`, 'seconds', 'least', 'most', 'ratio', 'processor', 'peak memory'], rows),
-    ...goals.map(
-      ({ contestant, reference, atMost, ratio, isMet }) =>
-        `goal ${isMet ? 'met' : 'MISSED'}: ${contestant} takes ${ratio.toFixed(2)} times what ${reference} takes (at most ${atMost})`,
-    ),
+    ...goals.map(describeGoal),
     '',
   ].join('\n');
+}
+
+function describeGoal({ contestant, reference, of = 'seconds', atMost, ratio, isMet }: JudgedGoal): string {
+  const met = isMet ? 'met' : 'MISSED';
+  const thing = of === 'seconds' ? 'time' : 'memory';
+  if (reference !== undefined) {
+    return `goal ${met}: ${contestant} takes ${ratio.toFixed(2)} times the ${thing} of ${reference} (at most ${atMost.toFixed(2)})`;
+  }
+  const format = of === 'seconds' ? formatSeconds : formatBytes;
+  return `goal ${met}: ${contestant} takes ${format(ratio)} (at most ${format(atMost)})`;
 }
 
 function wholeNumber(text: string): number {

@@ -6,12 +6,12 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
-import { execa } from 'execa';
 import type { CommandResult } from '../support/command.js';
 import { eventually, ORDINARY_UID } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { overlayFolder } from '../support/overlay.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
-import { type Lifetime, temporaryFolder } from '../support/temporary.js';
+import type { Lifetime } from '../support/temporary.js';
 
 const PAYLOAD_BYTES = 8_000_000;
 const IMAGES = 3;
@@ -38,18 +38,8 @@ async function mountedPool(variant: Variant): Promise<MountedPool> {
     case 'an ordinary user':
       return MountedPool.start(lifetime, { ...options, uid: ORDINARY_UID });
     case 'relayed, cache on an overlay':
-      return MountedPool.start(lifetime, { ...options, cacheDirectory: join(await overlay(), 'cache') });
+      return MountedPool.start(lifetime, { ...options, cacheDirectory: join(await overlayFolder(lifetime), 'cache') });
   }
-}
-
-async function overlay(): Promise<string> {
-  const folder = temporaryFolder(lifetime);
-  const [merged = '', lower, upper, work] = ['merged', 'lower', 'upper', 'work'].map((name) => join(folder, name));
-  await execa('mkdir', [merged, ...[lower, upper, work].flatMap((path) => path ?? [])]);
-  const layers = `lowerdir=${lower},upperdir=${upper},workdir=${work}`;
-  await execa('mount', ['-t', 'overlay', 'overlay', '-o', layers, merged]);
-  lifetime.teardown(() => execa('umount', ['-l', merged]).then(() => undefined));
-  return merged;
 }
 
 for (const variant of ['passthrough', 'relayed, cache on an overlay', 'an ordinary user'] as const) {
