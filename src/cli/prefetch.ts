@@ -90,7 +90,7 @@ function tasksOf(list: string): string[] {
 /** On a terminal: a bar that is drawn over and over. */
 class Bar {
   readonly #bar = new SingleBar({
-    format: '{bar} {percentage}%  {ready} of {total}  {readyBlobs}/{blobs} images  {rate}/s  {eta_formatted} left',
+    format: '{bar} {percentage}%  {ready} of {size}  {readyBlobs}/{blobs} images  {rate}/s  {eta_formatted} left',
     stream: process.stderr,
     hideCursor: false,
   });
@@ -102,7 +102,7 @@ class Bar {
     const words = {
       ...progress,
       ready: formatBytes(readyBytes),
-      total: formatBytes(bytes),
+      size: formatBytes(bytes),
       rate: formatBytes(this.#rate.bytesPerSecond(readyBytes)),
     };
     if (this.#isDrawn) this.#bar.update(readyBytes, words);

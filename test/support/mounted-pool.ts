@@ -95,12 +95,16 @@ export class MountedPool {
   }
 
   /** Runs the real command; its exit code is for the caller to judge. */
-  tmaxfs(args: readonly string[]): Promise<CommandResult> {
-    return resultOf(this.spawn([process.execPath, packagePath('bin', 'tmaxfs.js'), ...args], COMMAND_TIMEOUT_MS));
+  tmaxfs(args: readonly string[], { input = '' }: { readonly input?: string } = {}): Promise<CommandResult> {
+    const words = [process.execPath, packagePath('bin', 'tmaxfs.js'), ...args];
+    return resultOf(this.spawn(words, { timeout: COMMAND_TIMEOUT_MS, input }));
   }
 
   /** Starts a program in the environment of the commands, as the user who mounts; by default it may run for ever. */
-  spawn([file = '', ...args]: readonly string[], timeout = 0) {
+  spawn(
+    [file = '', ...args]: readonly string[],
+    { timeout = 0, input }: { readonly timeout?: number; readonly input?: string } = {},
+  ) {
     return execa(file, args, {
       env: {
         PATH: process.env['PATH'] ?? '',
@@ -111,6 +115,7 @@ export class MountedPool {
       },
       extendEnv: false,
       reject: false,
+      ...(input === undefined ? {} : { input }),
       timeout,
       ...this.#user(),
     });
