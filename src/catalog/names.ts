@@ -8,8 +8,13 @@ const MAX_PATH_BYTES = 1024;
 // Control characters would forge log lines and break every script that reads `ls`; NUL can't be in a name at all.
 const CONTROL_CHARACTER = /[\u0000-\u001f\u007f]/;
 
+// Nearly all names are of these characters alone: they need no closer look.
+const PLAIN_NAME = /^[\w+-][\w.+-]{0,254}$/;
+const PLAIN_PATH = /^(?:[\w+-][\w.+-]*\/)*[\w+-][\w.+-]*$/;
+
 /** Why `name` can't be a file name in the tree, or undefined where it can. */
 export function nameProblem(name: string): string | undefined {
+  if (PLAIN_NAME.test(name)) return undefined;
   if (name === '') return 'it is empty';
   if (name === '.' || name === '..') return `it is "${name}"`;
   if (name.includes('/')) return 'it contains "/"';
@@ -23,6 +28,7 @@ export function nameProblem(name: string): string | undefined {
 
 /** Why `path` can't be a path in a repository, or undefined where it can. */
 export function pathProblem(path: string): string | undefined {
+  if (path.length <= MAX_NAME_BYTES && PLAIN_PATH.test(path)) return undefined;
   if (path === '') return 'the path is empty';
   if (path.startsWith('/')) return 'the path is absolute';
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) return `the path is longer than ${MAX_PATH_BYTES} bytes`;

@@ -7,9 +7,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { setFlagsFromString } from 'node:v8';
 import * as v from 'valibot';
-import { Daemon } from '../daemon/daemon.js';
-import { defaultLogFile, fileLogger, standardLogger } from '../daemon/log.js';
+import type { Daemon } from '../daemon/daemon.js';
+import { defaultLogFile } from '../daemon/log-place.js';
 import { serviceNotifier } from '../daemon/service-notification.js';
 import { type MountWords, readSettings, type Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError } from '../errors.js';
@@ -75,8 +76,15 @@ function firstReport(daemon: ChildProcess): Promise<Report> {
 }
 
 async function serve(settings: Settings, logFile: string | undefined): Promise<void> {
-  const log =
-    logFile === undefined ? standardLogger(settings.logLevel) : fileLogger(settings.logLevel, resolve(logFile));
+  // While the catalog is read, V8 would make the young generation 48 MB large, and keep it for the life of the daemon.
+  setFlagsFromString('--semi-space-growth-factor=1');
+  // Loaded only here: a starter that leaves the work to a daemon in the background does without.
+  const [{ Daemon }, { fileLogger, standardLogger }] = await Promise.all([
+    import('../daemon/daemon.js'),
+    import('../daemon/log.js'),
+  ]);
+  const { logLevel } = settings;
+  const log = await (logFile === undefined ? standardLogger(logLevel) : fileLogger(logLevel, resolve(logFile)));
   const notify = serviceNotifier(process.env);
   let daemon: Daemon;
   try {

@@ -3,10 +3,8 @@
  * A file is bounded: it is rolled at `LOG_FILE_LIMIT`, and `OLD_LOG_FILES` older ones are kept.
  */
 
-import { homedir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import pretty from 'pino-pretty';
 import { createStream } from 'rotating-file-stream';
 import { makeFolder } from '../folders.js';
 import type { LogLevel } from './settings.js';
@@ -15,11 +13,10 @@ const LOG_FILE_LIMIT = '20M';
 const OLD_LOG_FILES = 3;
 
 /** A logger on standard error: JSON, or readable where that is a terminal. */
-export function standardLogger(level: LogLevel): Logger {
-  const destination: DestinationStream = process.stderr.isTTY
-    ? pretty({ destination: 2, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss', sync: true })
-    : pino.destination({ dest: 2, sync: true });
-  return logger(level, destination);
+export async function standardLogger(level: LogLevel): Promise<Logger> {
+  if (!process.stderr.isTTY) return logger(level, pino.destination({ dest: 2, sync: true }));
+  const { default: pretty } = await import('pino-pretty');
+  return logger(level, pretty({ destination: 2, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss', sync: true }));
 }
 
 /** A logger into a file, rolled at a size limit. */
@@ -31,15 +28,6 @@ export function fileLogger(level: LogLevel, path: string): Logger {
     process.stderr.write(`tmaxfs: the log file ${path} can't be written: ${error.message}\n`),
   );
   return logger(level, stream);
-}
-
-/** Default log file of a daemon in the background, by its mount point. */
-export function defaultLogFile(mountpoint: string, environment: Readonly<Record<string, string | undefined>>): string {
-  const folder =
-    process.getuid?.() === 0
-      ? '/var/log/tmaxfs'
-      : join(environment['XDG_STATE_HOME'] ?? join(environment['HOME'] ?? homedir(), '.local', 'state'), 'tmaxfs');
-  return join(folder, `${mountpoint.split('/').filter(Boolean).join('-') || 'root'}.log`);
 }
 
 function logger(level: LogLevel, destination: DestinationStream): Logger {

@@ -6,7 +6,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { type BlobAddress, type Catalog, fileNameOf, taskFileName } from '../catalog/catalog.js';
+import { type BlobAddress, type Catalog, fileNameOf, taskFileName, type Variant } from '../catalog/catalog.js';
 import { type InodeNumber, ROOT_INODE } from './contract.js';
 
 /** Flat view of all plain images by their own file names, as some trainers' resolvers list it. */
@@ -57,7 +57,7 @@ export function buildTree(catalog: Catalog): Tree {
       known.linkCount += 1;
       return known;
     }
-    const inode = freeInode(nodes, Buffer.from(blob.sha256, 'hex'));
+    const inode = freeInode(nodes, blob.sha256);
     const node: FileNode = { kind: 'file', inode, blob, view, name, linkCount: 1 };
     files.set(blob.sha256, node);
     nodes.set(inode, node);
@@ -69,7 +69,7 @@ export function buildTree(catalog: Catalog): Tree {
       if (children.has(name)) warnings.push(`${view}/${name} stands for two images; the first is shown`);
       else children.set(name, fileNode(blob, view, name));
     }
-    const inode = freeInode(nodes, createHash('sha256').update(`view:${view}`).digest());
+    const inode = freeInode(nodes, createHash('sha256').update(`view:${view}`).digest('hex'));
     const node: DirectoryNode = { kind: 'directory', inode, name: view, children };
     nodes.set(inode, node);
     views.set(view, node);
@@ -80,10 +80,7 @@ export function buildTree(catalog: Catalog): Tree {
   const root: DirectoryNode = { kind: 'directory', inode: ROOT_INODE, name: '', children: views };
   nodes.set(ROOT_INODE, root);
   for (const variant of catalog.variants.values()) {
-    addView(
-      variant.name,
-      [...variant.tasks].map(([id, blob]) => [taskFileName(id), blob]),
-    );
+    addView(variant.name, tasksOf(variant));
   }
   if (views.has(POOL_VIEW)) {
     warnings.push(`the pool has a variant called "${POOL_VIEW}": it is shown instead of the flat view of all images`);
@@ -93,16 +90,20 @@ export function buildTree(catalog: Catalog): Tree {
   return { root, nodes, nameCount, warnings };
 }
 
+function* tasksOf({ tasks }: Variant): Iterable<[string, BlobAddress]> {
+  for (const [id, blob] of tasks) yield [taskFileName(id), blob];
+}
+
 function* plainImages(catalog: Catalog): Iterable<[string, BlobAddress]> {
   for (const [path, blob] of catalog.images) {
     if (path.split('/', 1)[0] !== DERIVED_DIRECTORY) yield [fileNameOf(path), blob];
   }
 }
 
-/** The first 63 bits of `digest`; where they are taken (or 0), those of its own digest, and so on: the same on every machine. */
-function freeInode(taken: ReadonlyMap<InodeNumber, Node>, digest: Buffer): InodeNumber {
-  for (let candidate = digest; ; candidate = createHash('sha256').update(candidate).digest()) {
-    const inode = candidate.readBigUInt64BE(0) & INODE_MASK;
+/** The first 63 bits of the digest (hex); where they are taken (or 0), those of its own digest, and so on: the same on every machine. */
+function freeInode(taken: ReadonlyMap<InodeNumber, Node>, digest: string): InodeNumber {
+  for (let candidate = digest; ; candidate = createHash('sha256').update(candidate, 'hex').digest('hex')) {
+    const inode = BigInt(`0x${candidate.slice(0, 16)}`) & INODE_MASK;
     if (inode !== 0n && !taken.has(inode)) return inode;
   }
 }

@@ -215,6 +215,7 @@ class BlobTransfer {
     }
     const message = `the storage of the Hub (${url.host}) answers ${status} for ${path}`;
     if (isTransient(status)) return transientStatus(reply, message);
+    if (status < 400) return new TransientFailure('EBADMSG', message);
     this.#location.discard(url);
     const staleUrl = true;
     if (status === 401 || status === 403) {

@@ -73,6 +73,7 @@ async function setUp(t: ExecutionContext, overrides: Partial<BlobCacheOptions> =
     prover: { verify: async (_, __, level) => ({ outcome: 'valid', level, architecture: 'amd64', warnings: [] }) },
     verifierVersion: 1,
     level: 'structure',
+    architecture: { served: 'any', host: 'amd64' },
     openTimeoutMs: 10_000,
     maxFetches: 2,
     log: pino({ level: 'silent' }),

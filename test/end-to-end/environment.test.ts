@@ -126,13 +126,19 @@ function commandLine(pid: string): string {
   }
 }
 
-test.serial('an idle daemon of a full pool is small, and has no thread for fetching', async (t) => {
+test.serial('an idle daemon of a full pool holds less than 120 MB', async (t) => {
   const { poolImages, poolTaskMap } = await import('../support/pool-scale.js');
   const tasks = poolTaskMap();
   const pool = await MountedPool.start(t, { files: poolImages(tasks), tasks });
   const { pid } = await pool.status();
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const residentMib = Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) / 1024;
-  t.log(`${residentMib.toFixed(1)} MiB resident`, /Threads:\s+\d+/.exec(status)?.[0]);
-  t.true(residentMib < 120, `${residentMib} MiB`);
+  const residentBytes = (): number => {
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+    return Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1]) * 1024;
+  };
+  t.log(`${residentBytes() / 1e6} MB resident after the start`);
+  // What the start has left behind is cleared away within seconds.
+  const endMs = performance.now() + 60_000;
+  while (residentBytes() >= 120e6 && performance.now() < endMs)
+    await new Promise((resolve) => setTimeout(resolve, 500));
+  t.true(residentBytes() < 120e6, `${residentBytes()} bytes`);
 });

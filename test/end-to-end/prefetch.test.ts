@@ -15,6 +15,12 @@ function cached(pool: MountedPool): boolean[] {
   );
 }
 
+/** `tmaxfs prefetch --tasks -`, with these lines at its standard input. */
+function prefetchLines(pool: MountedPool, lines: readonly string[]) {
+  const command = `${process.execPath} ${packagePath('bin', 'tmaxfs.js')} prefetch ${pool.mountpoint} --tasks -`;
+  return pool.run('sh', ['-c', `printf '%s\\n' ${lines.join(' ')} | ${command}`]);
+}
+
 test.serial('a variant is fetched, each blob once; a second run fetches nothing', async (t) => {
   const { files, tasks } = smallPool(6);
   const pool = await MountedPool.start(t, { files, tasks: { ...tasks, w: { other: 'images/0.sif' } } });
@@ -37,7 +43,7 @@ test.serial('tasks come from a file or from standard input; each failure is name
   t.is((await pool.tmaxfs(['prefetch', pool.mountpoint, '--tasks', list])).exitCode, 0);
   t.deepEqual(cached(pool), [true, true, false, false]);
   pool.hub.fault({ server: 'hub', path: 'images/2.sif', fault: { kind: 'status', status: 403 }, requests: 'every' });
-  const piped = await pool.tmaxfs(['prefetch', pool.mountpoint, '--tasks', '-'], { input: 't2\nt3\nnonsense\n' });
+  const piped = await prefetchLines(pool, ['t2', 't3', 'nonsense']);
   t.is(piped.exitCode, 1);
   t.regex(piped.stderr, /^failed: v\/t2 \(images\/2\.sif\): EACCES: /m);
   t.regex(piped.stderr, /^failed: nonsense: no such task/m);
@@ -73,8 +79,7 @@ test.serial('an open goes before a running prefetch, which gives way and goes on
     fault: { kind: 'stall', afterBytes: MIB },
     requests: [1],
   });
-  const list = { input: 't0\nt1\n' };
-  const prefetched = pool.tmaxfs(['prefetch', pool.mountpoint, '--tasks', '-'], list);
+  const prefetched = prefetchLines(pool, ['t0', 't1']);
   await pool.hub.requests.waitFor(({ file, bytesSent }) => file === 'images/0.sif' && bytesSent === MIB);
   while (((await pool.status()).fetches.running[0]?.receivedBytes ?? 0) === 0) await new Promise(setImmediate);
   const startedAt = performance.now();

@@ -1,18 +1,16 @@
-/** A pool of small images of distinct content. */
+/** A pool of a few small images, with their content. */
 
 import { type FakeFile, fileOf } from '../../src/demo/fake-hub-repository.js';
+import type { MountedPoolOptions } from './mounted-pool.js';
 import { tinyImage } from './sif-writer.js';
 
-export interface SmallPool {
-  readonly files: readonly FakeFile[];
-  readonly tasks: { readonly v: Readonly<Record<string, string>> };
-}
-
-/** Task `t<n>` of variant `v` is the image `images/<n>.sif`, from `firstSeed` on. */
-export function smallPool(count: number, payloadBytes = 200_000, firstSeed = 0): SmallPool {
-  const seeds = Array.from({ length: count }, (_, index) => firstSeed + index);
-  const files = seeds.map((seed) => fileOf(`images/${seed}.sif`, tinyImage(seed, payloadBytes)));
-  return { files, tasks: { v: Object.fromEntries(seeds.map((seed) => [`t${seed}`, `images/${seed}.sif`])) } };
+/** A pool of `count` small images; task `t<n>` of variant `v` is the image `images/<n>.sif`. */
+export function smallPool(
+  count: number,
+  payloadBytes = 200_000,
+): Pick<MountedPoolOptions, 'files' | 'tasks'> & { files: FakeFile[] } {
+  const files = Array.from({ length: count }, (_, seed) => fileOf(`images/${seed}.sif`, tinyImage(seed, payloadBytes)));
+  return { files, tasks: { v: Object.fromEntries(files.map(({ path }, seed) => [`t${seed}`, path])) } };
 }
 
 export function contentOf(file: FakeFile | undefined): Buffer {
