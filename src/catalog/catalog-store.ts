@@ -11,7 +11,7 @@ import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promis
 import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode } from '../errors.js';
-import type { CatalogSources } from './catalog.js';
+import type { CatalogSources, ListedFile } from './catalog.js';
 
 /** Catalogs kept per repository; the oldest go first. */
 const MAX_CATALOGS_PER_REPOSITORY = 8;
@@ -24,7 +24,8 @@ const storedShape = v.object({
   commit: commitShape,
   date: v.pipe(v.string(), v.isoTimestamp()),
   taskMap: v.string(),
-  listing: v.array(v.object({ path: v.string(), sizeBytes: v.number(), sha256: v.optional(v.string()) })),
+  // Tens of thousands: looked at one by one, but not copied.
+  listing: v.custom<ListedFile[]>((value) => Array.isArray(value) && value.every(isListedFile)),
 });
 const revisionsShape = v.record(v.string(), commitShape);
 
@@ -40,11 +41,7 @@ export class CatalogStore {
   async load(repository: string, commit: string): Promise<CatalogSources | undefined> {
     const stored = parseJson(storedShape, await readIfThere(this.#catalogPath(repository, commit)));
     if (stored === undefined || stored.repository !== repository || stored.commit !== commit) return undefined;
-    return {
-      ...stored,
-      date: new Date(stored.date),
-      listing: stored.listing.map((file) => ({ ...file, sha256: file.sha256 })),
-    };
+    return { ...stored, date: new Date(stored.date) };
   }
 
   async save(sources: CatalogSources): Promise<void> {
@@ -85,6 +82,12 @@ export class CatalogStore {
   #revisionsPath(repository: string): string {
     return join(this.#repositoryFolder(repository), 'revisions.json');
   }
+}
+
+function isListedFile(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || !('path' in value) || !('sizeBytes' in value)) return false;
+  const isNamed = typeof value.path === 'string' && typeof value.sizeBytes === 'number';
+  return isNamed && (!('sha256' in value) || typeof value.sha256 === 'string');
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {

@@ -87,7 +87,10 @@ export function buildCatalog(sources: CatalogSources): Catalog {
       continue;
     }
     const variant = readVariant(name, tasks, listing, leaveOut);
-    for (const address of variant.tasks.values()) blobs.set(address.sha256, address);
+    for (const address of variant.tasks.values()) {
+      // Most are listed images, which are there already.
+      if (!listing.images.has(address.path)) blobs.set(address.sha256, address);
+    }
     variants.set(name, variant);
   }
   if (variants.size === 0) {

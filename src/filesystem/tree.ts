@@ -46,20 +46,21 @@ const INODE_MASK = (1n << 63n) - 1n;
 
 export function buildTree(catalog: Catalog): Tree {
   const nodes = new Map<InodeNumber, Node>();
-  const files = new Map<string, FileNode>();
+  // By the address itself: the catalog has one of each blob.
+  const files = new Map<BlobAddress, FileNode>();
   const views = new Map<string, Node>();
   const warnings: string[] = [];
   let nameCount = 1;
 
   const fileNode = (blob: BlobAddress, view: string, name: string): FileNode => {
-    const known = files.get(blob.sha256);
+    const known = files.get(blob);
     if (known !== undefined) {
       known.linkCount += 1;
       return known;
     }
     const inode = freeInode(nodes, blob.sha256);
     const node: FileNode = { kind: 'file', inode, blob, view, name, linkCount: 1 };
-    files.set(blob.sha256, node);
+    files.set(blob, node);
     nodes.set(inode, node);
     return node;
   };
