@@ -96,6 +96,7 @@ export class BlobCache {
   readonly #proven: ProvenBlobs;
   readonly #gate: ArchitectureGate;
   readonly #touchedAtMs = new Map<string, number>();
+  readonly #touches = new Set<Promise<void>>();
   readonly #lastFailures: FailedFetch[] = [];
   /** Why the last fetch of a blob failed, by sha256, until one succeeds. */
   readonly #failures = new LRUCache<string, string>({ max: MAX_FAILURES });
@@ -271,6 +272,7 @@ export class BlobCache {
   async close(): Promise<void> {
     this.#stopping.abort();
     await this.#queue.idle();
+    await Promise.all(this.#touches);
   }
 
   /** Errors: EBADMSG it is for another machine, and that is not to be served. */
@@ -340,12 +342,14 @@ export class BlobCache {
     const now = Date.now();
     if (now - (this.#touchedAtMs.get(sha256) ?? 0) < TOUCH_INTERVAL_MS) return;
     this.#touchedAtMs.set(sha256, now);
-    this.#options.store.touch(sha256, modifiedSeconds).catch((error: unknown) => {
+    const touch = this.#options.store.touch(sha256, modifiedSeconds).catch((error: unknown) => {
       this.#options.log.debug(
         { blob: sha256, reason: messageOf(error) },
         'the last use of a blob could not be written down',
       );
     });
+    this.#touches.add(touch);
+    void touch.finally(() => this.#touches.delete(touch));
   }
 
   /** Waits for the flight's end, the caller's, or the end of its patience, whichever comes first. */

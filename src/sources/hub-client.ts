@@ -51,7 +51,7 @@ export interface ReadSmallFileOptions {
 const Oid = v.pipe(v.string(), v.regex(/^[0-9a-f]{40}$/));
 const Sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 // Whether a size makes sense is for the catalog to judge, entry by entry.
-const SizeBytes = v.pipe(v.number(), v.minValue(0));
+const SizeBytes = v.pipe(v.number(), v.integer(), v.minValue(0));
 const Info = v.object({ sha: Oid, updatedAt: v.date() });
 /** `GET /api/datasets/{name}/tree/{revision}`: https://huggingface.co/docs/hub/api */
 const Entry = v.object({

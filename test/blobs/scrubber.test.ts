@@ -45,9 +45,13 @@ class BentClock implements Clock {
 }
 
 async function scrubbed(t: ExecutionContext, blobs: readonly Blob[], periodMs: number) {
-  const { cache, add, open, root, lines, source } = await setUp(t);
+  const before = await setUp(t);
+  blobs.forEach(before.add);
+  for (const blob of blobs) (await before.open(blob)).release();
+  // A restart, so that nothing of the opens is still on its way.
+  await before.cache.close();
+  const { cache, add, open, root, lines, source } = await setUp(t, { root: before.root });
   blobs.forEach(add);
-  for (const blob of blobs) (await open(blob)).release();
   const clock = new BentClock();
   const store = await BlobStore.open(root);
   const busy = { value: false };
@@ -118,7 +122,7 @@ test('a damaged blob is dropped with a warning, and fetched anew at its next ope
   t.regex(String(warning?.['msg']), /damaged.*sha256.*fetched anew/);
   t.is(cache.state(good.address.sha256).state, 'ready');
   t.true(holds(await open(bad), bad));
-  t.is(source.downloads.filter((path) => path === 'bad.sif').length, 2);
+  t.deepEqual(source.downloads, ['bad.sif']);
 });
 
 test('what is held open is left alone until it is idle, and then has its turn', async (t) => {

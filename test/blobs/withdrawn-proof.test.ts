@@ -119,10 +119,11 @@ test('a stored blob that the disk can’t read any more is fetched anew', async 
 });
 
 test('checking leaves the time of last use as it was, and tells when it was done', async (t) => {
-  const { add, open, root } = await setUp(t);
+  const { add, open, root, cache } = await setUp(t);
   const blob = blobOf('a', 0, tinyImage(1));
   add(blob);
   (await open(blob)).release();
+  await cache.close();
   const path = blobPath(root, blob);
   // Older than the modification: where the kernel counts reads as use at all, it would count this one.
   utimesSync(path, new Date(1000), statSync(path).mtime);
