@@ -7,6 +7,8 @@ import type { Bench, Contestant } from './bench.js';
 import { BenchLifetime } from './support/lifetime.js';
 import { processorSeconds, residentBytes } from './support/resident.js';
 
+/** V8 tidies up for a while after there has been work. */
+const SETTLE_MS = 30_000;
 const IDLE_MS = 10_000;
 const AT_MOST_BYTES = 120e6;
 /** Two ticks of the kernel's clock: 0.2 %. */
@@ -25,6 +27,7 @@ export const idling: Bench = {
       return {
         name,
         run: async () => {
+          await delay(SETTLE_MS);
           const before = processorSeconds(pid);
           await delay(IDLE_MS);
           return { seconds: processorSeconds(pid) - before, peakBytes: residentBytes(pid) };

@@ -31,6 +31,7 @@ import { startControlServer } from './control-server.js';
 import { type Coverage, countCoverage } from './coverage.js';
 import { DiskSpace } from './disk-space.js';
 import { hubSettings } from './hub-settings.js';
+import { collectGarbage } from './memory.js';
 import { CONTROL_ATTRIBUTE, controlSocketPath } from './runtime-directory.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
@@ -228,6 +229,7 @@ async function startDaemon(
       return countCoverage(follower.catalog, onDisk, query.get('variant') ?? undefined);
     },
   };
+  collectGarbage();
   mount = await mountFileSystem(fileSystem, {
     mountpoint: settings.mountpoint,
     fsName: settings.repository,

@@ -57,7 +57,6 @@ export class PoolFileSystem implements FileSystem {
   /** Inodes that are open, with the number of their handles. */
   readonly #open = new Map<InodeNumber, { readonly node: FileNode; count: number }>();
   #view: PoolView;
-  readonly #listings = new WeakMap<DirectoryNode, readonly DirectoryEntry[]>();
 
   constructor(options: PoolFileSystemOptions) {
     this.#options = options;
@@ -89,13 +88,9 @@ export class PoolFileSystem implements FileSystem {
   }
 
   list(inode: InodeNumber): readonly DirectoryEntry[] {
-    const directory = this.#directory(inode);
-    let entries = this.#listings.get(directory);
-    if (entries === undefined) {
-      entries = [...directory.children].map(([name, node]) => ({ name, attributes: this.#attributesOf(node) }));
-      this.#listings.set(directory, entries);
-    }
-    return entries;
+    const { children } = this.#directory(inode);
+    const attributesOf = (node: Node): Attributes => this.#attributesOf(node);
+    return Array.from(children, ([name, node]) => new Entry(name, node, attributesOf));
   }
 
   open(inode: InodeNumber, options: OpenOptions): OpenFile | Promise<OpenFile> {
@@ -195,6 +190,23 @@ export class PoolFileSystem implements FileSystem {
     if (node.kind === 'file') return { ...shared, sizeBytes: node.blob.sizeBytes, linkCount: node.linkCount };
     const subdirectories = node === tree.root ? node.children.size : 0;
     return { ...shared, sizeBytes: BLOCK_SIZE_BYTES, linkCount: 2 + subdirectories };
+  }
+}
+
+/** Makes its attributes when they are asked for: of tens of thousands, a few are needed at a time. */
+class Entry implements DirectoryEntry {
+  readonly name: string;
+  readonly #node: Node;
+  readonly #attributesOf: (node: Node) => Attributes;
+
+  constructor(name: string, node: Node, attributesOf: (node: Node) => Attributes) {
+    this.name = name;
+    this.#node = node;
+    this.#attributesOf = attributesOf;
+  }
+
+  get attributes(): Attributes {
+    return this.#attributesOf(this.#node);
   }
 }
 

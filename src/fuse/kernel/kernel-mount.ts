@@ -8,6 +8,7 @@ import { takeAway } from '../take-away.js';
 import { attach } from './attach.js';
 import { Connection } from './connection.js';
 import { checkDescriptorLimit } from './high-descriptors.js';
+import { raiseReadahead } from './readahead.js';
 
 /** Mounts and starts to serve. Errors: EINVAL too few open files are allowed; those of attach.ts and connection.ts. */
 export async function mountThroughKernel(fileSystem: FileSystem, options: MountOptions): Promise<MountHandle> {
@@ -25,6 +26,7 @@ export async function mountThroughKernel(fileSystem: FileSystem, options: MountO
   const mount = new KernelMount(connection, mountpoint, deviceNumber, log);
   try {
     const { minor } = await connection.ready;
+    raiseReadahead(deviceNumber, log);
     log.info({ mountpoint, protocol: `7.${minor}`, passthrough: connection.passthrough }, 'mounted');
     return mount;
   } catch (error) {

@@ -11,7 +11,7 @@ import { constants as fsConstants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../../errors.js';
-import type { Caller, FileSystem, OpenFile } from '../../filesystem/contract.js';
+import type { Caller, FileSystem, InodeNumber, OpenFile } from '../../filesystem/contract.js';
 import { ATTRIBUTE_NAMESPACE, Opcode, OpenFlag } from '../protocol/constants.js';
 import { type DirectorySnapshot, listingReply } from '../protocol/directory.js';
 import { MAX_READ_BYTES, type Negotiated, negotiate } from '../protocol/negotiation.js';
@@ -80,7 +80,8 @@ export class Session {
   readonly #fileSystem: FileSystem;
   readonly #files: OpenFiles;
   readonly #waits: WaitingOpens;
-  readonly #directories = new Map<bigint, DirectorySnapshot>();
+  /** Open directories. The kernel often has the listing already: it is made when it is asked for. */
+  readonly #directories = new Map<bigint, InodeNumber | DirectorySnapshot>();
   #lastDirectoryHandle = 0n;
   readonly #handlers: ReadonlyMap<number, Handler>;
 
@@ -255,9 +256,8 @@ export class Session {
 
   /** The kernel may keep the listing until the directory's modification time changes. */
   #openDirectory({ unique, nodeId }: Request): Buffer {
-    const entries = this.#fileSystem.list(nodeId);
     this.#lastDirectoryHandle += 1n;
-    this.#directories.set(this.#lastDirectoryHandle, { inode: nodeId, entries });
+    this.#directories.set(this.#lastDirectoryHandle, nodeId);
     return structReply(unique, OpenOut, {
       handle: this.#lastDirectoryHandle,
       openFlags: OpenFlag.KEEP_CACHE | OpenFlag.CACHE_DIR,
@@ -266,11 +266,18 @@ export class Session {
 
   #readDirectory(request: Request, attributesFor: { readonly timeoutMs: number } | undefined): Buffer {
     const { handle, offset, size } = decodeBody(request, ReadIn);
+    const sizeBytes = Math.min(size, MAX_READ_BYTES);
+    return listingReply(request.unique, this.#listing(handle), { offset, sizeBytes, attributesFor });
+  }
+
+  #listing(handle: bigint): DirectorySnapshot {
     const directory = this.#directories.get(handle);
     if (directory === undefined)
       throw new TmaxError('EBADF', `no directory is open as ${handle}`, { source: 'kernel' });
-    const sizeBytes = Math.min(size, MAX_READ_BYTES);
-    return listingReply(request.unique, directory, { offset, sizeBytes, attributesFor });
+    if (typeof directory !== 'bigint') return directory;
+    const snapshot = { inode: directory, entries: this.#fileSystem.list(directory) };
+    this.#directories.set(handle, snapshot);
+    return snapshot;
   }
 
   #releaseDirectory(request: Request): Buffer {

@@ -9,7 +9,7 @@ import { Dirent, EntryOut, OutHeader } from './structs.js';
 const DIRENT_TYPE_SHIFT = 12;
 const DOT_ENTRIES = 2;
 
-/** An open directory: its entries as they were when it was opened. "." and ".." come first. */
+/** An open directory: its entries as they were when it was first read. "." and ".." come first. */
 export interface DirectorySnapshot {
   readonly inode: InodeNumber;
   readonly entries: readonly DirectoryEntry[];
