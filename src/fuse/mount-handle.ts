@@ -15,7 +15,7 @@ export interface MountOptions {
   readonly driver: 'auto' | DriverName;
   /** `auto`: where the kernel allows it. */
   readonly passthrough: 'auto' | 'off';
-  /** Threads that read requests and serve relayed reads (kernel driver). */
+  /** Threads that read requests and serve relayed reads (kernel driver); one is enough with passthrough. */
   readonly readThreads: number;
   readonly log: Logger;
 }

@@ -241,7 +241,7 @@ test.serial('the reading threads have ended once the mount is gone', async (t) =
   const { server, mountpoint } = await mountedFixture(t.teardown, {
     user: 'root',
     driver: 'kernel',
-    passthrough: 'auto',
+    passthrough: 'off',
   });
   const threads = async (): Promise<number> => (await stat(`/proc/${server.pid}/task`)).nlink;
   const before = await threads();

@@ -42,28 +42,28 @@ export class Connection {
   readonly session: Session;
   readonly #device: number;
   readonly #log: Logger;
-  readonly #mailboxes: readonly Mailbox[];
-  readonly #doorbell: Doorbell;
+  readonly #readThreads: number;
+  /** Each resolves when its thread has ended. */
+  readonly #readers: Promise<void>[] = [];
+  readonly #mailboxes: Mailbox[] = [];
+  readonly #doorbellMemory = Doorbell.createMemory();
+  readonly #doorbell = new Doorbell(this.#doorbellMemory);
   readonly #passthrough: Passthrough;
 
   constructor(options: ConnectionOptions) {
     this.#device = options.device;
     this.#log = options.log;
-    this.#passthrough = new Passthrough(options.device, options.log);
+    this.#readThreads = Math.max(1, options.readThreads);
+    this.#passthrough = new Passthrough(options.device, options.log, () => this.#startReaders(this.#readThreads));
     let settleInit: (outcome: Negotiated | TmaxError) => void = () => undefined;
     const init = new Promise<Negotiated>((resolve, reject) => {
       settleInit = (outcome) => (outcome instanceof TmaxError ? reject(outcome) : resolve(outcome));
     });
     this.session = this.#createSession(options, settleInit);
-    const memories = Array.from({ length: Math.max(1, options.readThreads) }, createMailboxMemory);
-    const doorbell = Doorbell.createMemory();
-    this.#mailboxes = memories.map((memory) => new Mailbox(memory));
-    this.#doorbell = new Doorbell(doorbell);
     this.#doorbell.prepareToSleep();
-    const readers = memories.map((mailbox) =>
-      this.#startReader({ device: options.device, mailbox, doorbell, lowestHandle: LOWEST_HANDLE }),
-    );
-    this.ended = Promise.all(readers).then(() => this.#end());
+    // With passthrough there is no READ, and one thread carries all else as fast as several.
+    this.#startReaders(1);
+    this.ended = this.#allReadersEnded().then(() => this.#end());
     this.ready = firstOf(init, this.ended);
   }
 
@@ -94,11 +94,29 @@ export class Connection {
       passthrough: options.passthrough,
       wantsToStop,
       onInit: (outcome) => {
-        if (!(outcome instanceof TmaxError) && outcome.passthrough) this.#passthrough.enable();
+        if (!(outcome instanceof TmaxError)) {
+          if (outcome.passthrough) this.#passthrough.enable();
+          else this.#startReaders(this.#readThreads);
+        }
         onInit(outcome);
       },
       log: options.log,
     });
+  }
+
+  /** Starts as many as are missing. */
+  #startReaders(count: number): void {
+    while (this.#readers.length < count) {
+      const mailbox = createMailboxMemory();
+      this.#mailboxes.push(new Mailbox(mailbox));
+      const doorbell = this.#doorbellMemory;
+      this.#readers.push(this.#startReader({ device: this.#device, mailbox, doorbell, lowestHandle: LOWEST_HANDLE }));
+    }
+  }
+
+  /** More may be started while these are waited for. */
+  async #allReadersEnded(): Promise<void> {
+    for (const reader of this.#readers) await reader;
   }
 
   /** Resolves when the thread has ended. */

@@ -26,12 +26,14 @@ const NO_DESCRIPTOR = -1;
 export class Passthrough implements Backing {
   readonly #device: number;
   readonly #log: Logger;
+  readonly #onRefused: () => void;
   #enabled = false;
 
-  /** Off until `enable`. `device` is the descriptor of /dev/fuse. */
-  constructor(device: number, log: Logger) {
+  /** Off until `enable`. `device` is the descriptor of /dev/fuse; `onRefused` is called when reads are relayed from then on. */
+  constructor(device: number, log: Logger, onRefused: () => void) {
     this.#device = device;
     this.#log = log;
+    this.#onRefused = onRefused;
   }
 
   get enabled(): boolean {
@@ -80,5 +82,6 @@ export class Passthrough implements Backing {
     const code = systemErrorCode(error) ?? '';
     const reason = REASONS[code] ?? code;
     this.#log.info({ code }, `reads are relayed through this process, not passed through by the kernel: ${reason}`);
+    this.#onRefused();
   }
 }
