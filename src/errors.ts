@@ -87,6 +87,11 @@ export function messageOf(thrown: unknown): string {
   return parts.join(': ');
 }
 
+/** What a person is told of any thrown value. A `TmaxError` says by itself all that matters; its causes are for the log. */
+export function wordsOf(thrown: unknown): string {
+  return thrown instanceof TmaxError ? thrown.message : messageOf(thrown);
+}
+
 /** The code of a system error (`ENOENT`, `ECONNRESET`, …) thrown by Node, or undefined. */
 export function systemErrorCode(thrown: unknown): string | undefined {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;

@@ -6,27 +6,33 @@
 import { Command, CommanderError, Option } from 'commander';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { DRIVERS, defaultThreads, isYes, LOG_LEVELS } from '../daemon/settings.js';
-import { messageOf, TmaxError } from '../errors.js';
+import { TmaxError, wordsOf } from '../errors.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
 import { version } from '../version.js';
+import { endProcess, endWhenNobodyReads } from './process-end.js';
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
 
-/** Runs one command line and sets the exit code. `argv` as in `process.argv`. */
+/** Runs one command line, and ends the process with its exit code. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
+  endWhenNobodyReads();
   try {
     await program().parseAsync([...argv]);
   } catch (error) {
     process.exitCode = exitCodeOf(error);
     // Commander has written its own words already.
-    if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${messageOf(error)}\n`);
+    if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${wordsOf(error)}\n`);
   }
+  await endProcess();
 }
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-  return error instanceof TmaxError && error.errno === 'EINVAL' ? EXIT_USAGE : EXIT_FAILED;
+  // An EINVAL of anything else is not the user's.
+  const isUsage =
+    error instanceof TmaxError && error.errno === 'EINVAL' && ['cli', 'settings'].includes(error.source ?? '');
+  return isUsage ? EXIT_USAGE : EXIT_FAILED;
 }
 
 function program(): Command {

@@ -1,44 +1,42 @@
 /**
  * `tmaxfs mount`: in the foreground the daemon itself; else a starter that waits for the daemon to say that the tree is
- * readable, or why not, and leaves it running.
+ * readable, or why not, and leaves it running. A starter that is ended takes the daemon with it.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { setFlagsFromString } from 'node:v8';
 import * as v from 'valibot';
-import type { Daemon } from '../daemon/daemon.js';
 import { defaultLogFile } from '../daemon/log-place.js';
-import { serviceNotifier } from '../daemon/service-notification.js';
 import { type MountWords, readSettings, type Settings } from '../daemon/settings.js';
-import { messageOf, TmaxError } from '../errors.js';
+import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
-import { exitNow } from '../libc.js';
+import { checkMountpoint } from '../fuse/mounts.js';
 import { packageRoot } from '../version.js';
+import { type StartReport, startReportShape } from './start-report.js';
 
 export interface MountCommandOptions extends MountWords {
   readonly foreground: boolean;
   readonly logFile?: string | undefined;
 }
 
-/** How long closing may take once the mount has gone: enough to flush and to end threads. */
-const CLOSE_LIMIT_MS = 5_000;
-const EXIT_FAILED = 1;
-
-/** What a daemon in the background tells its starter, once. */
-const reportShape = v.union([
-  v.object({ ready: v.literal(true), summary: v.string() }),
-  v.object({ ready: v.literal(false), reason: v.string() }),
-]);
-type Report = v.InferOutput<typeof reportShape>;
+/** How long a start may be silent before it is said what it waits for, and how often it is said again. */
+const SILENCE_MS = 3_000;
+/** How long a daemon that was called off may take to end by itself. */
+const CALL_OFF_LIMIT_MS = 8_000;
+const LOG_FILE_MODE = 0o640;
 
 /** `args` are the words after `mount`, as they were written. Errors: EINVAL usage; any that keeps the daemon from starting. */
 export async function mount(options: MountCommandOptions, args: readonly string[]): Promise<void> {
   const settings = readSettings(options, process.env);
-  if (options.foreground) await serve(settings, options.logFile);
-  else await startInBackground(settings, options.logFile, args);
+  // A slip of the pen shall not leave a log file behind. What is wrong may have changed by the time of mounting.
+  await checkMountpoint(settings.mountpoint);
+  if (options.foreground) {
+    const { serve } = await import('./serve.js');
+    await serve(settings, options.logFile === undefined ? undefined : resolve(options.logFile));
+  } else await startInBackground(settings, options.logFile, args);
 }
 
 async function startInBackground(
@@ -47,92 +45,90 @@ async function startInBackground(
   args: readonly string[],
 ): Promise<void> {
   const path = resolve(logFile ?? defaultLogFile(settings.mountpoint, process.env));
-  makeFolder(dirname(path));
-  const output = openSync(path, 'a', 0o644);
+  const output = openLog(path);
   const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
-  const words = ['mount', ...args, '--foreground', '--log-file', path];
+  // In front of the user's words, which may hold a "--".
+  const words = ['mount', '--foreground', '--log-file', path, ...args];
   // What is not a log line (a crash of Node itself) goes into the log file too.
   const daemon = spawn(process.execPath, [executable, ...words], {
     detached: true,
     stdio: ['ignore', output, output, 'ipc'],
   });
   closeSync(output);
-  const report = await firstReport(daemon);
-  if (!report.ready) throw new TmaxError('EIO', `${report.reason} (log: ${path})`, { source: 'daemon' });
-  daemon.disconnect();
-  daemon.unref();
-  process.stdout.write(`${report.summary}\nlog: ${path}\n`);
+  const calledOff = callOffWhenEnded();
+  const said = sayWhatItWaitsFor(daemon, settings);
+  try {
+    const report = await Promise.race([lastReport(daemon), calledOff]);
+    if (report.kind === 'failed') throw new TmaxError('EIO', `${report.reason} (log: ${path})`, { source: 'daemon' });
+    process.stdout.write(`${report.summary}\nlog: ${path}\n`);
+  } catch (error) {
+    await end(daemon);
+    throw error;
+  } finally {
+    said.end();
+  }
 }
+
+/** Errors: EACCES, ENOSPC, … naming the file and the way round it. */
+function openLog(path: string): number {
+  try {
+    makeFolder(dirname(path));
+    return openSync(path, 'a', LOG_FILE_MODE);
+  } catch (cause) {
+    const message = `the log file ${path} can't be written (${systemErrorCode(cause)}); name another with --log-file`;
+    throw new TmaxError('EACCES', message, { cause, source: 'daemon' });
+  }
+}
+
+type LastReport = Exclude<StartReport, { kind: 'progress' }>;
 
 /** What the daemon reports, or how it ended before it could. The waits inside the daemon are bounded, and so this one is. */
-function firstReport(daemon: ChildProcess): Promise<Report> {
-  return new Promise((resolve, reject) => {
-    daemon.once('error', reject);
-    daemon.once('message', (message) => resolve(v.parse(reportShape, message)));
+function lastReport(daemon: ChildProcess): Promise<LastReport> {
+  return new Promise((resolve) => {
+    daemon.once('error', (error) => resolve({ kind: 'failed', reason: messageOf(error) }));
+    daemon.on('message', (message) => {
+      const report = v.parse(startReportShape, message);
+      if (report.kind !== 'progress') resolve(report);
+    });
     daemon.once('exit', (exitCode, signal) => {
-      resolve({ ready: false, reason: `the daemon ended (${signal ?? `exit code ${exitCode}`}) before it was ready` });
+      const how = signal ?? `exit code ${exitCode}`;
+      resolve({ kind: 'failed', reason: `the daemon ended (${how}) before it was ready` });
     });
   });
 }
 
-async function serve(settings: Settings, logFile: string | undefined): Promise<void> {
-  // While the catalog is read, V8 would make the young generation 48 MB large, and keep it for the life of the daemon.
-  setFlagsFromString('--semi-space-growth-factor=1');
-  // Loaded only here: a starter that leaves the work to a daemon in the background does without.
-  const [{ Daemon }, { fileLogger, standardLogger }] = await Promise.all([
-    import('../daemon/daemon.js'),
-    import('../daemon/log.js'),
-  ]);
-  const { logLevel } = settings;
-  const log = await (logFile === undefined ? standardLogger(logLevel) : fileLogger(logLevel, resolve(logFile)));
-  const notify = serviceNotifier(process.env);
-  let daemon: Daemon;
-  try {
-    daemon = await Daemon.start(settings, log, process.env);
-  } catch (error) {
-    log.fatal({ reason: messageOf(error) }, 'tmaxfs could not start');
-    await report({ ready: false, reason: messageOf(error) });
-    endWithin(CLOSE_LIMIT_MS);
-    throw error;
-  }
-  // The working directory of a daemon would keep its file system busy.
-  process.chdir('/');
-  process.on('SIGHUP', () => {
-    log.info('asked to look for a newer commit');
-    daemon.reload();
+/** Errors: EINTR once this process is told to end. */
+function callOffWhenEnded(): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      process.once(signal, () => {
+        reject(new TmaxError('EINTR', `called off (${signal}): nothing is mounted`, { source: 'cli' }));
+      });
+    }
   });
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    process.on(signal, () => {
-      log.info({ signal }, 'asked to stop');
-      notify({ stopping: true, status: 'unmounting' });
-      daemon.stop();
-    });
-  }
-  const summary = daemon.summary();
-  notify({ ready: true, status: summary });
-  await report({ ready: true, summary });
-  await daemon.ending;
-  endWithin(CLOSE_LIMIT_MS);
-  await daemon.ended;
 }
 
-/**
- * The process ends by itself when nothing is left to do. A thread that blocks in the kernel would keep it for ever (a mount
- * that could not be taken down, a disk that does not answer): after the limit it is ended without being asked.
- */
-function endWithin(limitMs: number): void {
-  setTimeout(() => {
-    process.stderr.write(`tmaxfs: not done with closing after ${limitMs / 1000} s: ended by force\n`);
-    exitNow(EXIT_FAILED);
-  }, limitMs).unref();
+function sayWhatItWaitsFor(daemon: ChildProcess, { repository, revision }: Settings): { end(): void } {
+  let words = `the list of tasks of ${repository}@${revision} is not there yet`;
+  let saidWords: string | undefined;
+  daemon.on('message', (message) => {
+    const report = v.safeParse(startReportShape, message);
+    if (report.success && report.output.kind === 'progress') words = report.output.words;
+  });
+  const timer = setInterval(() => {
+    if (words === saidWords) return;
+    saidWords = words;
+    process.stderr.write(`tmaxfs: still trying: ${words}\n`);
+  }, SILENCE_MS);
+  return { end: () => clearInterval(timer) };
 }
 
-/** Tells the starter, where there is one. */
-async function report(message: Report): Promise<void> {
-  const { send } = process;
-  if (send === undefined || !process.connected) return;
-  await new Promise<void>((resolve) => {
-    send.call(process, message, () => resolve());
-  });
-  process.disconnect();
+/** A daemon that has failed ends by itself; one that was called off is told to. */
+async function end(daemon: ChildProcess): Promise<void> {
+  const isRunning = () => daemon.pid !== undefined && daemon.exitCode === null && daemon.signalCode === null;
+  if (!isRunning()) return;
+  const ended = new Promise((resolve) => daemon.once('exit', resolve));
+  daemon.kill('SIGTERM');
+  await Promise.race([ended, delay(CALL_OFF_LIMIT_MS)]);
+  if (isRunning()) daemon.kill('SIGKILL');
 }

@@ -1,11 +1,11 @@
 /**
- * The control socket: HTTP over a Unix socket that only this user can reach. GET answers with a JSON document; POST starts
- * an action, whose words come back as lines of JSON while it goes on, and which ends when its client goes away. Knows
- * nothing of what is in them.
+ * A control socket: HTTP over a Unix socket. GET answers with a JSON document; POST starts an action, whose words come back
+ * as lines of JSON while it goes on, and which ends when its client goes away. Knows nothing of what is in them, and trusts
+ * no client: whoever can reach the socket may send anything.
  */
 
 import { once } from 'node:events';
-import { chmodSync, rmSync } from 'node:fs';
+import { chmodSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
@@ -23,8 +23,13 @@ export interface ActionContext {
 /** Action by path, as "/reload", with what the client has posted, from JSON. What it resolves to is the last line's `result`. */
 export type Actions = Readonly<Record<string, (body: unknown, context: ActionContext) => Promise<object>>>;
 
-/** A client that does not finish its request in this time is cut off. */
+/** A client that has not sent the head of its request in this time, or all of it, is cut off: others wait for its place. */
+const HEADERS_TIMEOUT_MS = 2_000;
 const REQUEST_TIMEOUT_MS = 10_000;
+/** How often is looked for such clients. */
+const CLIENT_CHECK_INTERVAL_MS = 500;
+/** Clients ask once, so that nobody is kept for another request. */
+const KEEP_ALIVE_MS = 1_000;
 const MAX_CLIENTS = 64;
 /** Of what a client posts: a list of every task of a large pool has about 2 MB. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
@@ -36,50 +41,70 @@ export interface ControlServer {
 export interface ControlServerOptions {
   readonly documents: Documents;
   readonly actions: Actions;
+  /** Of the socket: who may connect. Until it is set, the folder decides. */
+  readonly mode: number;
   readonly log: Logger;
 }
 
-/** Listens at `path`, in the place of a socket that a dead daemon left. Errors: EADDRINUSE and others as TmaxError EIO. */
+/** Listens at `path`, which must be free, and is again once closed. Errors: EADDRINUSE and others as TmaxError EIO. */
 export async function startControlServer(
   path: string,
-  { documents, actions, log }: ControlServerOptions,
+  { documents, actions, mode, log }: ControlServerOptions,
 ): Promise<ControlServer> {
-  const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
-    const url = new URL(request.url ?? '/', 'http://tmaxfs');
+  const limits = {
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    connectionsCheckingInterval: CLIENT_CHECK_INTERVAL_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+  };
+  const server = createServer(limits, (request, response) => {
+    const { path: asked, query } = targetOf(request);
     const failed = (thrown: unknown): { error: string; errno: string } => {
       const { errno, level } = toTmaxError(thrown, 'daemon');
-      log[level]({ path: url.pathname, reason: messageOf(thrown) }, 'a request on the control socket failed');
+      log[level]({ path: asked, reason: messageOf(thrown) }, 'a request on the control socket failed');
       return { error: messageOf(thrown), errno };
     };
-    const document = request.method === 'GET' ? own(documents, url.pathname) : undefined;
-    const action = request.method === 'POST' ? own(actions, url.pathname) : undefined;
+    const document = request.method === 'GET' ? own(documents, asked) : undefined;
+    const action = request.method === 'POST' ? own(actions, asked) : undefined;
     if (document !== undefined) {
       Promise.resolve()
-        .then(() => document(url.searchParams))
+        .then(() => document(query))
         .then((value) => answer(response, 200, value))
         .catch((thrown: unknown) => answer(response, 500, failed(thrown)));
     } else if (action !== undefined) {
       void act(action, request, response, failed);
     } else {
-      answer(response, 404, { error: `no ${request.method} ${url.pathname} here` });
+      answer(response, 404, { error: `no ${request.method} ${asked} here` });
     }
   });
   server.maxConnections = MAX_CLIENTS;
-  rmSync(path, { force: true });
   server.listen(path);
   try {
     await once(server, 'listening');
-    chmodSync(path, 0o600);
+    chmodSync(path, mode);
   } catch (cause) {
-    throw new TmaxError('EIO', `the control socket ${path} can't be made`, { cause, source: 'daemon', level: 'error' });
+    server.close();
+    throw new TmaxError('EIO', `the control socket ${path} can't be made: ${messageOf(cause)}`, {
+      cause,
+      source: 'daemon',
+      level: 'error',
+    });
   }
   return {
     close: async () => {
       server.closeAllConnections();
+      // Takes the socket out of its folder as well.
       await new Promise<void>((resolve) => server.close(() => resolve()));
-      rmSync(path, { force: true });
     },
   };
+}
+
+/** A request's target is whatever the client has written ("//", "*"): it is cut at the first "?", never parsed as a URL. */
+function targetOf({ url = '/' }: IncomingMessage): { readonly path: string; readonly query: URLSearchParams } {
+  const end = url.indexOf('?');
+  return end < 0
+    ? { path: url, query: new URLSearchParams() }
+    : { path: url.slice(0, end), query: new URLSearchParams(url.slice(end + 1)) };
 }
 
 function answer(response: ServerResponse, status: number, value: unknown): void {

@@ -27,12 +27,21 @@ import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { version } from '../version.js';
 import { daemonActions } from './actions.js';
 import { CatalogFollower } from './catalog-follower.js';
-import { startControlServer } from './control-server.js';
+import { type Actions, startControlServer } from './control-server.js';
 import { type Coverage, countCoverage } from './coverage.js';
 import { DiskSpace } from './disk-space.js';
 import { hubSettings } from './hub-settings.js';
 import { collectGarbage } from './memory.js';
-import { CONTROL_ATTRIBUTE, controlSocketPath } from './runtime-directory.js';
+import {
+  CONTROL_ATTRIBUTE,
+  type Environment,
+  makeRuntimeDirectory,
+  type RuntimeDirectory,
+  removeDeadSockets,
+  removeRuntimeDirectory,
+  STATUS_ATTRIBUTE,
+  uniqueSocketPath,
+} from './runtime-directory.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
 
@@ -49,7 +58,17 @@ const COMMIT = /^[0-9a-f]{40}$/;
 const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
 const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
 
-type Environment = Readonly<Record<string, string | undefined>>;
+/** Of the sockets: actions are for who mounted, documents for all whom the mount lets in. */
+const CONTROL_SOCKET_MODE = 0o600;
+const STATUS_SOCKET_MODE = 0o666;
+
+export interface DaemonOptions {
+  readonly environment: Environment;
+  /** Where `log` ends up, for `status`; undefined: standard error. */
+  readonly logFile: string | undefined;
+  /** Ends the start. */
+  readonly signal: AbortSignal;
+}
 
 export class Daemon {
   /** Resolves once the mount is gone, whoever unmounted it, or could not be taken down after a stop. Closing follows. */
@@ -81,11 +100,11 @@ export class Daemon {
     });
   }
 
-  /** Returns once the tree is readable. Errors: whatever keeps it from that, with nothing left behind. */
-  static async start(settings: Settings, log: Logger, environment: Environment): Promise<Daemon> {
+  /** Returns once the tree is readable. Errors: whatever keeps it from that, with nothing left behind; EINTR. */
+  static async start(settings: Settings, log: Logger, options: DaemonOptions): Promise<Daemon> {
     const closers = new Closers(log);
     try {
-      return await startDaemon(settings, log, environment, closers, (follower, mount) => {
+      return await startDaemon(settings, log, options, closers, (follower, mount) => {
         return new Daemon(settings, follower, mount, log, closers);
       });
     } catch (error) {
@@ -153,7 +172,7 @@ class Closers {
 async function startDaemon(
   settings: Settings,
   log: Logger,
-  environment: Environment,
+  { environment, logFile, signal }: DaemonOptions,
   closers: Closers,
   create: (follower: CatalogFollower, mount: MountHandle) => Daemon,
 ): Promise<Daemon> {
@@ -178,7 +197,7 @@ async function startDaemon(
   const { repository, revision } = settings;
   const place = { repository, revision, origin: client, store: new CatalogStore(store.layout.catalogs), log };
   const [catalog, blobs] = await Promise.all([
-    loadCatalog({ ...place, signal: new AbortController().signal }),
+    loadCatalog({ ...place, signal }),
     BlobCache.open({
       store,
       limits: space.limits,
@@ -197,8 +216,11 @@ async function startDaemon(
   if (scrubber !== undefined) closers.add(() => scrubber.close());
   space.watch(() => blobs.statistics().use.usedBytes);
 
-  const socketPath = controlSocketPath(settings.mountpoint, environment);
-  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), blobs, space, socketPath);
+  const runtime = makeRuntimeDirectory(environment);
+  closers.add(() => removeRuntimeDirectory(runtime));
+  await removeDeadSockets(runtime);
+  const sockets = chooseSockets(settings, runtime);
+  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), blobs, space, sockets);
   const follower = new CatalogFollower({
     catalog,
     load: (current, signal) => reloadCatalog({ ...place, signal }, current),
@@ -209,8 +231,8 @@ async function startDaemon(
   closers.add(() => follower.close());
   let mount: MountHandle | undefined;
   const documents = {
-    '/status': async (): Promise<Status | undefined> => {
-      if (mount === undefined) return undefined;
+    '/status': async (): Promise<Status> => {
+      if (mount === undefined) throw new TmaxError('ENOTCONN', 'nothing is mounted yet', { source: 'daemon' });
       const { availableBytes } = await store.disk();
       return describeStatus({
         version,
@@ -222,6 +244,8 @@ async function startDaemon(
         scrub: scrubber?.statistics(),
         diskAvailableBytes: availableBytes,
         mount,
+        waitingOpens: fileSystem.waitingOpens,
+        logFile,
       });
     },
     '/coverage': async (query: URLSearchParams): Promise<Coverage> => {
@@ -229,6 +253,13 @@ async function startDaemon(
       return countCoverage(follower.catalog, onDisk, query.get('variant') ?? undefined);
     },
   };
+  const listen = async (path: string, mode: number, actions: Actions): Promise<void> => {
+    const server = await startControlServer(path, { documents, actions, mode, log });
+    closers.add(() => server.close());
+  };
+  await listen(sockets.control, CONTROL_SOCKET_MODE, daemonActions(settings, follower, blobs));
+  if (sockets.status !== undefined) await listen(sockets.status, STATUS_SOCKET_MODE, {});
+  throwIfCalledOff(signal);
   collectGarbage();
   mount = await mountFileSystem(fileSystem, {
     mountpoint: settings.mountpoint,
@@ -239,24 +270,30 @@ async function startDaemon(
     readThreads: READ_THREADS,
     log,
   });
-  try {
-    // Only now is it sure that no other daemon serves this mount point, whose socket this would replace.
-    const control = await startControlServer(socketPath, {
-      documents,
-      actions: daemonActions(settings, follower, blobs),
-      log,
-    });
-    closers.add(() => control.close());
-  } catch (error) {
-    await mount.unmount({ lazy: true, drainTimeoutMs: 0 });
-    throw error;
-  }
   const { driver, passthrough } = mount;
   log.info(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
     'mounted: the tree is readable',
   );
   return create(follower, mount);
+}
+
+/** Errors: EINTR. */
+function throwIfCalledOff(signal: AbortSignal): void {
+  if (signal.aborted) throw new TmaxError('EINTR', 'the start was called off', { source: 'daemon' });
+}
+
+interface Sockets {
+  readonly control: string;
+  /** Where others are let in. */
+  readonly status: string | undefined;
+}
+
+function chooseSockets({ allowOther }: Settings, runtime: RuntimeDirectory): Sockets {
+  return {
+    control: uniqueSocketPath(runtime.private),
+    status: allowOther ? uniqueSocketPath(runtime.folder) : undefined,
+  };
 }
 
 function viewOf(catalog: Catalog, log: Logger): PoolView {
@@ -282,7 +319,7 @@ function poolFileSystem(
   view: PoolView,
   blobs: BlobCache,
   space: DiskSpace,
-  socketPath: string,
+  sockets: Sockets,
 ): PoolFileSystem {
   return new PoolFileSystem({
     ...view,
@@ -291,7 +328,8 @@ function poolFileSystem(
     gid: settings.gid,
     attributeTimeoutMs: COMMIT.test(settings.revision) ? FIXED_ATTRIBUTE_TIMEOUT_MS : MOVABLE_ATTRIBUTE_TIMEOUT_MS,
     rootAttributes: new Map([
-      [CONTROL_ATTRIBUTE, socketPath],
+      [CONTROL_ATTRIBUTE, sockets.control],
+      ...(sockets.status === undefined ? [] : ([[STATUS_ATTRIBUTE, sockets.status]] as const)),
       ['repository', settings.repository],
     ]),
     space: () => space.now(),
@@ -304,17 +342,21 @@ function logSettings(settings: Settings, log: Logger): void {
   log.info(
     {
       version,
-      ...shown,
-      proxy: { ...withoutPassword(proxy) },
-      token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
+      settings: {
+        ...shown,
+        proxy: { ...withoutSecrets(proxy) },
+        token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
+      },
     },
-    'starting',
+    `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}`,
   );
 }
 
-/** A proxy's address may hold a password. */
-function withoutPassword(proxy: Settings['proxy']): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(proxy).map(([name, value]) => [name, String(value).replace(/\/\/[^/@]*@/, '//***@')]),
-  );
+/** A proxy's address may hold a password, wherever it stands: only what is known to be none is shown. */
+function withoutSecrets({ noProxy, ...proxies }: Settings['proxy']): Record<string, string> {
+  const shown = Object.entries(proxies).map(([name, value]): [string, string] => {
+    const origin = URL.canParse(String(value)) ? new URL(String(value)).origin : 'null';
+    return [name, origin === 'null' ? 'set, but no address that can be read' : origin];
+  });
+  return { ...Object.fromEntries(shown), ...(noProxy === undefined ? {} : { noProxy }) };
 }

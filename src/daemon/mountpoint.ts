@@ -1,22 +1,30 @@
-/** Mount points as the kernel's mount table names them. */
+/** Mount points as the kernel's mount table names them, found without touching a mount: its daemon may hang. */
 
-import { realpathSync } from 'node:fs';
+import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { type Mount, readMounts, tmaxfsMounts } from '../fuse/mount-table.js';
+
+/** As many symbolic links as the kernel follows. */
+const MAX_LINKS = 40;
 
 /**
- * The absolute path of a mount point, free of symbolic links. The last step is left as it is where it can't be looked at:
- * it may not exist yet, or be the mount of a daemon that has died.
+ * The absolute path of a mount point, free of symbolic links. Nothing on a mount of tmaxfs is looked at, not even its root.
+ * The last step is left as it is where it does not exist.
  */
-export function realMountpoint(text: string): string {
-  const path = resolve(text);
-  try {
-    return realpathSync(path);
-  } catch {
-    // Whatever is wrong with it is reported, with its errno, by whoever is about to use the path.
+export function realMountpoint(text: string, mounts: readonly Mount[] = readMounts()): string {
+  const ours = tmaxfsMounts(mounts).map(({ mountpoint }) => mountpoint);
+  const isOnMount = (path: string) => ours.some((mount) => path === mount || path.startsWith(`${mount}/`));
+  let path = resolve(text);
+  for (let links = 0; links < MAX_LINKS; links += 1) {
+    if (isOnMount(path)) return path;
+    try {
+      path = join(realpathSync(dirname(path)), basename(path));
+      if (isOnMount(path)) return path;
+      path = resolve(dirname(path), readlinkSync(path));
+    } catch {
+      // No link, or not there: whatever is wrong with it is reported, with its errno, by whoever is about to use the path.
+      return path;
+    }
   }
-  try {
-    return join(realpathSync(dirname(path)), basename(path));
-  } catch {
-    return path;
-  }
+  return path;
 }

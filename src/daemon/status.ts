@@ -3,6 +3,7 @@
 import type { BlobCacheStatistics } from '../blobs/blob-report.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
+import type { WaitingOpen } from '../filesystem/pool-file-system.js';
 import type { MountHandle } from '../fuse/driver.js';
 import type { FollowReport } from './catalog-follower.js';
 import type { Settings } from './settings.js';
@@ -20,6 +21,8 @@ export interface Status {
   /** Whether reads go straight to the cache file, without this daemon. */
   readonly passthrough: boolean;
   readonly verifyLevel: string;
+  /** Null where the log goes to standard error. */
+  readonly logFile: string | null;
   readonly catalog: {
     readonly variants: Readonly<Record<string, number>>;
     readonly blobs: number;
@@ -36,7 +39,13 @@ export interface Status {
     readonly idleBlobs: number;
     readonly leasedBlobs: number;
   };
-  readonly opens: { readonly hits: number; readonly misses: number };
+  readonly opens: {
+    /** Answered at once, from the cache. */
+    readonly hits: number;
+    /** That had to wait for a fetch, whatever came of it. */
+    readonly misses: number;
+    readonly waiting: readonly WaitingOpen[];
+  };
   readonly fetches: {
     readonly done: number;
     readonly failed: number;
@@ -92,6 +101,8 @@ export interface StatusParts {
   readonly scrub: ScrubStatistics | undefined;
   readonly diskAvailableBytes: number;
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
+  readonly waitingOpens: readonly WaitingOpen[];
+  readonly logFile: string | undefined;
 }
 
 export function describeStatus(parts: StatusParts): Status {
@@ -109,6 +120,7 @@ export function describeStatus(parts: StatusParts): Status {
     driver: mount.driver,
     passthrough: mount.passthrough,
     verifyLevel: settings.verifyLevel,
+    logFile: parts.logFile ?? null,
     catalog: {
       variants: Object.fromEntries([...catalog.variants.values()].map(({ name, tasks }) => [name, tasks.size])),
       blobs: catalog.blobs.size,
@@ -124,7 +136,7 @@ export function describeStatus(parts: StatusParts): Status {
       idleBlobs,
       leasedBlobs,
     },
-    opens: { hits: blobs.hits, misses: blobs.misses },
+    opens: { hits: blobs.hits, misses: blobs.misses, waiting: parts.waitingOpens },
     fetches: {
       done: blobs.fetched,
       failed: blobs.failed,

@@ -52,10 +52,19 @@ const BLOCK_SIZE_BYTES = 4096;
 const FILE_ATTRIBUTES = ['architecture', 'blob', 'commit', 'error', 'sha256', 'state', 'verified'] as const;
 const PREFIX = 'user.tmaxfs.';
 
+/** A caller in an `open` that is not answered yet. */
+export interface WaitingOpen {
+  /** Of the thread. */
+  readonly pid: number;
+  /** As "variant/task.sif". */
+  readonly name: string;
+}
+
 export class PoolFileSystem implements FileSystem {
   readonly #options: PoolFileSystemOptions;
   /** Inodes that are open, with the number of their handles. */
   readonly #open = new Map<InodeNumber, { readonly node: FileNode; count: number }>();
+  readonly #waiting = new Set<WaitingOpen>();
   #view: PoolView;
 
   constructor(options: PoolFileSystemOptions) {
@@ -98,9 +107,14 @@ export class PoolFileSystem implements FileSystem {
     if (node.kind === 'directory')
       throw new TmaxError('EISDIR', 'a folder can only be listed', { source: 'filesystem', level: 'debug' });
     const opened = this.#options.blobs.open(node.blob, labelOf(node), options.signal);
-    return opened instanceof Promise
-      ? opened.then((lease) => this.#openFile(node, lease))
-      : this.#openFile(node, opened);
+    if (!(opened instanceof Promise)) return this.#openFile(node, opened);
+    const waiting = { pid: options.caller.pid, name: `${node.view}/${node.name}` };
+    this.#waiting.add(waiting);
+    return opened.finally(() => this.#waiting.delete(waiting)).then((lease) => this.#openFile(node, lease));
+  }
+
+  get waitingOpens(): readonly WaitingOpen[] {
+    return [...this.#waiting];
   }
 
   statistics(): FileSystemStatistics {

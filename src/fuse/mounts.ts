@@ -34,26 +34,36 @@ export async function livenessOf(mountpoint: string): Promise<Liveness> {
 }
 
 /**
- * Makes sure that `mountpoint` (absolute) can be mounted on, and takes dead mounts of tmaxfs off it; never a live one,
- * and never one of another kind. Each refusal says what to do.
+ * Looks whether `mountpoint` (absolute) can be mounted on, and changes nothing: it may carry a dead mount of tmaxfs, to be
+ * taken away first. Each refusal says what to do.
  * Errors: ENOENT, ENOTDIR, EEXIST (not empty), EBUSY (mounted already), EACCES.
+ */
+export async function checkMountpoint(mountpoint: string): Promise<'free' | 'dead'> {
+  const existing = topMountAt(mountpoint);
+  if (existing === undefined) {
+    await checkDirectory(mountpoint);
+    return 'free';
+  }
+  if (existing.type !== MOUNT_TYPE) {
+    throw refusal(
+      'EBUSY',
+      `${mountpoint} is a mount of ${existing.type} (${existing.source}); choose another directory`,
+    );
+  }
+  if ((await livenessOf(mountpoint)) === 'dead') return 'dead';
+  throw refusal(
+    'EBUSY',
+    `${mountpoint} is already served by a running tmaxfs (${existing.source}); unmount it first (tmaxfs unmount ${mountpoint}) or choose another directory`,
+  );
+}
+
+/**
+ * Makes sure that `mountpoint` (absolute) can be mounted on, and takes dead mounts of tmaxfs off it; never a live one,
+ * and never one of another kind. Errors: those of `checkMountpoint`.
  */
 export async function prepareMountpoint(mountpoint: string, log: Logger): Promise<void> {
   for (let attempt = 0; attempt < MAX_DEAD_MOUNTS; attempt += 1) {
-    const existing = topMountAt(mountpoint);
-    if (existing === undefined) return checkDirectory(mountpoint);
-    if (existing.type !== MOUNT_TYPE) {
-      throw refusal(
-        'EBUSY',
-        `${mountpoint} is a mount of ${existing.type} (${existing.source}); choose another directory`,
-      );
-    }
-    if ((await livenessOf(mountpoint)) === 'live') {
-      throw refusal(
-        'EBUSY',
-        `${mountpoint} is already served by a running tmaxfs (${existing.source}); unmount it first (tmaxfs unmount ${mountpoint}) or choose another directory`,
-      );
-    }
+    if ((await checkMountpoint(mountpoint)) === 'free') return;
     await unmount(mountpoint, { lazy: true });
     log.warn({ mountpoint }, 'took away the dead mount of a tmaxfs that has ended without unmounting');
   }

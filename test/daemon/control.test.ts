@@ -11,7 +11,12 @@ import { temporaryFolder } from '../support/temporary.js';
 async function serve(t: ExecutionContext, actions: Actions) {
   const socketPath = join(temporaryFolder(t), 'socket');
   const documents = { '/status': () => ({ fine: true }) };
-  const server = await startControlServer(socketPath, { documents, actions, log: pino({ level: 'silent' }) });
+  const server = await startControlServer(socketPath, {
+    documents,
+    actions,
+    mode: 0o600,
+    log: pino({ level: 'silent' }),
+  });
   t.teardown(() => server.close());
   return socketPath;
 }

@@ -94,9 +94,14 @@ export class MountedPool {
     return ['mount', mountpoint, ...args, ...(this.options.args ?? [])];
   }
 
+  /** What Node runs. */
+  get executable(): readonly string[] {
+    return [packagePath('bin', 'tmaxfs.js')];
+  }
+
   /** Runs the real command; its exit code is for the caller to judge. */
   tmaxfs(args: readonly string[], { input = '' }: { readonly input?: string } = {}): Promise<CommandResult> {
-    const words = [process.execPath, packagePath('bin', 'tmaxfs.js'), ...args];
+    const words = [process.execPath, ...this.executable, ...args];
     return resultOf(this.spawn(words, { timeout: COMMAND_TIMEOUT_MS, input }));
   }
 

@@ -27,7 +27,10 @@ export async function mountThroughKernel(fileSystem: FileSystem, options: MountO
   try {
     const { minor } = await connection.ready;
     raiseReadahead(deviceNumber, log);
-    log.info({ mountpoint, protocol: `7.${minor}`, passthrough: connection.passthrough }, 'mounted');
+    log.debug(
+      { mountpoint, protocol: `7.${minor}`, passthrough: connection.passthrough },
+      'the kernel and the driver agree',
+    );
     return mount;
   } catch (error) {
     await mount.unmount({ lazy: true, drainTimeoutMs: 0 });
