@@ -31,8 +31,6 @@ const LOG_FILE_MODE = 0o640;
 /** `args` are the words after `mount`, as they were written. Errors: EINVAL usage; any that keeps the daemon from starting. */
 export async function mount(options: MountCommandOptions, args: readonly string[]): Promise<void> {
   const settings = readSettings(options, process.env);
-  // A slip of the pen shall not leave a log file behind. What is wrong may have changed by the time of mounting.
-  await checkMountpoint(settings.mountpoint);
   if (options.foreground) {
     const { serve } = await import('./serve.js');
     await serve(settings, options.logFile === undefined ? undefined : resolve(options.logFile));
@@ -44,6 +42,8 @@ async function startInBackground(
   logFile: string | undefined,
   args: readonly string[],
 ): Promise<void> {
+  // A slip of the pen shall not leave a log file behind.
+  await checkMountpoint(settings.mountpoint);
   const path = resolve(logFile ?? defaultLogFile(settings.mountpoint, process.env));
   const output = openLog(path);
   const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));

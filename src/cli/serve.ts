@@ -9,6 +9,7 @@ import { lockMountpoint } from '../daemon/mount-lock.js';
 import { type Notify, serviceNotifier } from '../daemon/service-notification.js';
 import type { Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError, wordsOf } from '../errors.js';
+import { checkMountpoint } from '../fuse/mounts.js';
 import { exitNow } from '../libc.js';
 import { onLostOutput } from './process-end.js';
 import { reportStart } from './start-report.js';
@@ -30,10 +31,11 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, callOff);
   let output: OpenLog | undefined;
   try {
-    // Nothing is logged of a mount point that somebody else is about to serve.
     const lock = lockMountpoint(settings.mountpoint, process.env);
     let daemon: Daemon;
     try {
+      // Nothing is logged of a mount point that was misspelt, or that somebody else serves.
+      await checkMountpoint(settings.mountpoint);
       output = await openLog(settings, logFile);
       endOnCrash(output);
       daemon = await start(settings, output, logFile, starting.signal);

@@ -1,42 +1,80 @@
 /** `tmaxfs unmount`: detaches the mount; its daemon notices, and ends. */
 
-import { existsSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as v from 'valibot';
 import { askDaemon } from '../daemon/control-client.js';
 import { realMountpoint } from '../daemon/mountpoint.js';
-import { messageOf, TmaxError } from '../errors.js';
+import { TmaxError, wordsOf } from '../errors.js';
+import type { Holder } from '../fuse/holders.js';
 import { MOUNT_TYPE, topMountAt } from '../fuse/mount-table.js';
 import { unmount } from '../fuse/unmount.js';
 
 /** How long the daemon is waited for after its mount has gone. */
 const DAEMON_END_TIMEOUT_MS = 10_000;
+/** With --lazy it goes on for as long as files are open: only one that ends right away is waited for. */
+const LAZY_END_TIMEOUT_MS = 1_000;
 const POLL_MS = 50;
 
-/** Errors: ENOENT no tmaxfs mount there; EBUSY naming who holds it. */
+/** All of its status that matters here. */
+const statusShape = v.object({
+  pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  opens: v.object({ waiting: v.array(v.object({ pid: v.number(), name: v.string() })) }),
+});
+
+/** Errors: ENOENT no tmaxfs mount there; EBUSY naming who holds it; EPERM another user's. */
 export async function unmountCommand(mountpoint: string, options: { readonly lazy: boolean }): Promise<void> {
   const path = realMountpoint(mountpoint);
   // Root could unmount anything by this command.
   if (topMountAt(path)?.type !== MOUNT_TYPE) {
     throw new TmaxError('ENOENT', `no tmaxfs is mounted on ${path}`, { source: 'cli' });
   }
-  const pid = await daemonPid(path);
-  await unmount(path, { lazy: options.lazy });
-  // With --lazy it goes on for as long as files are open.
-  if (pid !== undefined && !options.lazy) await gone(pid);
+  const daemon = await daemonStatus(path);
+  await unmount(path, { lazy: options.lazy, knownHolders: daemon?.opens.waiting.map(waitingHolder) ?? [] });
+  if (daemon === undefined || (await hasEnded(daemon.pid, options.lazy ? LAZY_END_TIMEOUT_MS : DAEMON_END_TIMEOUT_MS)))
+    return;
+  process.stdout.write(`detached; the daemon (pid ${daemon.pid}) goes on until what is open there is closed\n`);
 }
 
-async function daemonPid(path: string): Promise<number | undefined> {
+async function daemonStatus(path: string): Promise<v.InferOutput<typeof statusShape> | undefined> {
   try {
-    return v.parse(v.object({ pid: v.number() }), await askDaemon(path, '/status')).pid;
+    return v.parse(statusShape, await askDaemon(path, '/status'));
   } catch (error) {
-    // A dead or hung daemon is just what is being unmounted.
-    process.stderr.write(`tmaxfs: ${messageOf(error)}; unmounting all the same\n`);
+    // A dead or hung daemon is just what is being unmounted; of another user's, unmounting says what there is to say.
+    const isOthers = error instanceof TmaxError && error.errno === 'EACCES';
+    if (!isOthers) process.stderr.write(`tmaxfs: ${wordsOf(error)}: unmounting all the same\n`);
     return undefined;
   }
 }
 
-async function gone(pid: number): Promise<void> {
-  const deadlineMs = Date.now() + DAEMON_END_TIMEOUT_MS;
-  while (existsSync(`/proc/${pid}`) && Date.now() < deadlineMs) await delay(POLL_MS);
+/** An open that is not answered yet is in no list of /proc. */
+function waitingHolder({ pid, name }: { readonly pid: number; readonly name: string }): Holder {
+  return { pid, command: commandOf(pid), holds: `waiting for ${name}` };
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    // It has ended, or is in a namespace that this process can't see into.
+    return 'unknown';
+  }
+}
+
+async function hasEnded(pid: number, limitMs: number): Promise<boolean> {
+  const deadlineMs = performance.now() + limitMs;
+  while (isRunning(pid)) {
+    if (performance.now() >= deadlineMs) return false;
+    await delay(POLL_MS);
+  }
+  return true;
+}
+
+/** One that has ended stays in the table until its parent has taken notice. */
+function isRunning(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
 }

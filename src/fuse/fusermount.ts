@@ -33,15 +33,11 @@ export async function mountAsUser(mountpoint: string, options: readonly string[]
   }
 }
 
-/** Unmounts. Errors: EBUSY in use, EPERM not the user's own mount, EINVAL nothing mounted there. */
+/** Unmounts. Errors: EBUSY in use, EPERM not the user's own mount: its table of mounts has other users' ones not at all. */
 export async function unmountAsUser(mountpoint: string, options: { readonly lazy: boolean }): Promise<void> {
   const outcome = await runFirstFound(['-u', ...(options.lazy ? ['-z'] : []), '--', mountpoint], undefined);
   if (outcome.ok) return;
-  const errno = /busy/i.test(outcome.complaint)
-    ? 'EBUSY'
-    : /not found in/i.test(outcome.complaint)
-      ? 'EINVAL'
-      : 'EPERM';
+  const errno = /busy/i.test(outcome.complaint) ? 'EBUSY' : 'EPERM';
   throw new TmaxError(errno, `can't unmount ${mountpoint}: ${outcome.complaint}`, { source: 'kernel' });
 }
 
@@ -65,8 +61,9 @@ async function run(program: string, args: readonly string[], socket: number | un
     // The user's environment is handed on unread: it holds the PATH on which the program is found.
     env: { ...process.env, _FUSE_COMMFD: String(CHILD_SOCKET) },
     stdio: [socket ?? 'ignore', 'ignore', 'pipe'],
-    timeout: TIMEOUT_MS,
   });
+  // The option of spawn leaves its timer running where there is no such program.
+  const timer = setTimeout(() => child.kill('SIGKILL'), TIMEOUT_MS);
   let stderr = '';
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     stderr = (stderr + text).slice(0, MAX_COMPLAINT_LENGTH);
@@ -79,6 +76,8 @@ async function run(program: string, args: readonly string[], socket: number | un
   } catch (error) {
     if (systemErrorCode(error) === 'ENOENT') return undefined;
     throw error;
+  } finally {
+    clearTimeout(timer);
   }
 }
 

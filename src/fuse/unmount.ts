@@ -5,6 +5,11 @@ import { loadLibc, MNT_DETACH, UMOUNT_NOFOLLOW, unmount as umount2 } from '../li
 import { unmountAsUser } from './fusermount.js';
 import { describeHolders, findHolders, type Holder, MAX_HOLDERS } from './holders.js';
 
+const UNKNOWN_HOLDER =
+  process.geteuid?.() === 0
+    ? 'by something that no open file, working directory or mapping in /proc shows (another mount on it, an open that has just ended)'
+    : 'by a process that this user may not look at';
+
 export interface UnmountOptions {
   /** Take it out of the tree at once even if it is busy; what is open stays open until it is closed. */
   readonly lazy: boolean;
@@ -14,7 +19,7 @@ export interface UnmountOptions {
 
 /**
  * Unmounts what is mounted on `mountpoint` (absolute): root by umount2(2), others (and root without koffi) by fusermount3.
- * Errors: EBUSY, naming who holds it; EPERM not ours to unmount; EINVAL nothing is mounted there.
+ * Errors: EBUSY, naming who holds it; EPERM not ours to unmount; EINVAL nothing is mounted there (as root sees it).
  */
 export async function unmount(mountpoint: string, options: UnmountOptions): Promise<void> {
   try {
@@ -40,8 +45,7 @@ async function explained(error: unknown, mountpoint: string, known: readonly Hol
   switch (code) {
     case 'EBUSY': {
       const holders = [...known, ...(await findHolders(mountpoint))].slice(0, MAX_HOLDERS);
-      const who =
-        holders.length === 0 ? 'by a process that this user may not look at' : `by ${describeHolders(holders)}`;
+      const who = holders.length === 0 ? UNKNOWN_HOLDER : `by ${describeHolders(holders)}`;
       const advice = 'end those processes, or unmount with --lazy';
       return new TmaxError('EBUSY', `${mountpoint} is in use ${who}; ${advice}`, { cause: error, source: 'kernel' });
     }
@@ -49,11 +53,10 @@ async function explained(error: unknown, mountpoint: string, known: readonly Hol
       return new TmaxError('EINVAL', `nothing is mounted on ${mountpoint}`, { cause: error, source: 'kernel' });
     case 'ENOENT':
       return new TmaxError('ENOENT', `${mountpoint} does not exist`, { cause: error, source: 'kernel' });
-    case 'EPERM':
-      return new TmaxError('EPERM', `only root or who mounted it can unmount ${mountpoint}`, {
-        cause: error,
-        source: 'kernel',
-      });
+    case 'EPERM': {
+      const message = `only root or who mounted it can unmount ${mountpoint}`;
+      return new TmaxError('EPERM', message, { cause: error, source: 'kernel' });
+    }
     default:
       return toTmaxError(error, 'kernel');
   }
