@@ -51,8 +51,8 @@ const READ_THREADS = 2;
  * How long the kernel may keep what it learnt: of a commit that was named, which never changes, as good as for ever; of a
  * branch, as long as names may be out of date after it has moved.
  */
-const FIXED_ATTRIBUTE_TIMEOUT_MS = 3_600_000;
-const MOVABLE_ATTRIBUTE_TIMEOUT_MS = 5_000;
+const FIXED_TIMEOUT_MS = 3_600_000;
+const MOVABLE_TIMEOUT_MS = 5_000;
 const COMMIT = /^[0-9a-f]{40}$/;
 /** How long a stop waits for files that are still open, where their reads need this daemon, and where they don't. */
 const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
@@ -326,7 +326,10 @@ function poolFileSystem(
     blobs,
     uid: settings.uid,
     gid: settings.gid,
-    attributeTimeoutMs: COMMIT.test(settings.revision) ? FIXED_ATTRIBUTE_TIMEOUT_MS : MOVABLE_ATTRIBUTE_TIMEOUT_MS,
+    timeouts: {
+      nameMs: COMMIT.test(settings.revision) ? FIXED_TIMEOUT_MS : MOVABLE_TIMEOUT_MS,
+      fileMs: FIXED_TIMEOUT_MS,
+    },
     rootAttributes: new Map([
       [CONTROL_ATTRIBUTE, sockets.control],
       ...(sockets.status === undefined ? [] : ([[STATUS_ATTRIBUTE, sockets.status]] as const)),

@@ -58,9 +58,16 @@ export interface FileSystemStatistics {
   readonly files: number;
 }
 
+/** How long the kernel may keep what it was told without asking again. */
+export interface Timeouts {
+  /** Names, and the attributes of folders: for as long as they may be out of date after the tree has changed. */
+  readonly nameMs: number;
+  /** Attributes of files, whose inodes stand for one content for ever: long, so that fstat(2) of an open file outlives the daemon. */
+  readonly fileMs: number;
+}
+
 export interface FileSystem {
-  /** How long the kernel may keep names and attributes without asking again. */
-  readonly attributeTimeoutMs: number;
+  readonly timeouts: Timeouts;
   /** Errors: ENOENT, ENOTDIR, ESTALE (parent gone). */
   lookup(parent: InodeNumber, name: string): Attributes;
   /** Errors: ESTALE. */

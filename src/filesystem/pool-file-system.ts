@@ -17,6 +17,7 @@ import type {
   InodeNumber,
   OpenFile,
   OpenOptions,
+  Timeouts,
 } from './contract.js';
 import type { DirectoryNode, FileNode, Node, Tree } from './tree.js';
 
@@ -38,7 +39,7 @@ export interface PoolFileSystemOptions extends PoolView {
   readonly blobs: Pick<BlobCache, 'open' | 'state'>;
   readonly uid: number;
   readonly gid: number;
-  readonly attributeTimeoutMs: number;
+  readonly timeouts: Timeouts;
   /** Extended attributes of the root, as where the daemon's control socket is. */
   readonly rootAttributes: ReadonlyMap<string, string>;
   /** Read from memory: a `df` must never wait for a disk. */
@@ -77,8 +78,8 @@ export class PoolFileSystem implements FileSystem {
     this.#view = view;
   }
 
-  get attributeTimeoutMs(): number {
-    return this.#options.attributeTimeoutMs;
+  get timeouts(): Timeouts {
+    return this.#options.timeouts;
   }
 
   lookup(parent: InodeNumber, name: string): Attributes {

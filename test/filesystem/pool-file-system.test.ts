@@ -45,7 +45,7 @@ function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}, d
     },
     uid: 1000,
     gid: 100,
-    attributeTimeoutMs: 1000,
+    timeouts: { nameMs: 1000, fileMs: 9000 },
     rootAttributes: new Map([['control', '/run/x.sock']]),
     space: () => ({ totalBytes: 8192, freeBytes: 4097 }),
   });

@@ -5,6 +5,7 @@ import type { Attributes, DirectoryEntry } from '../../src/filesystem/contract.j
 import { UNKNOWN_INODE } from '../../src/fuse/protocol/constants.js';
 import { listingReply } from '../../src/fuse/protocol/directory.js';
 import { reserved, struct, u16, u32, u64 } from '../../src/fuse/protocol/layout.js';
+import { entryReply } from '../../src/fuse/protocol/replies.js';
 import { decodeName, decodeRequest } from '../../src/fuse/protocol/requests.js';
 import * as structs from '../../src/fuse/protocol/structs.js';
 
@@ -96,6 +97,16 @@ test('a name of 255 bytes is read, a longer one is ENAMETOOLONG', (t) => {
   t.is(t.throws(() => read(256), { instanceOf: TmaxError }).errno, 'ENAMETOOLONG');
 });
 
+test('a file’s attributes are valid for longer than its name, a folder’s for as long', (t) => {
+  const timeouts = { nameMs: 1500, fileMs: 60_000 };
+  const read = (attributes: Attributes) =>
+    structs.EntryOut.read(entryReply(1n, attributes, timeouts), structs.OutHeader.size);
+  const file = read(attributesOf(5n, 10));
+  t.deepEqual([file.entryValidSeconds, file.entryValidNs, file.attrValidSeconds], [1n, 500_000_000, 60n]);
+  const folder = read({ ...attributesOf(5n, 10), kind: 'directory' });
+  t.deepEqual([folder.entryValidSeconds, folder.attrValidSeconds, folder.attrValidNs], [1n, 1n, 500_000_000]);
+});
+
 function attributesOf(inode: bigint, sizeBytes: number): Attributes {
   return { inode, kind: 'file', mode: 0o555, sizeBytes, modifiedSeconds: 1000, linkCount: 1, uid: 1, gid: 2 };
 }
@@ -113,7 +124,7 @@ function readListing(entries: readonly DirectoryEntry[], sizeBytes: number, plus
   const listed: Listed[] = [];
   let offset = 0n;
   for (;;) {
-    const attributesFor = plus ? { timeoutMs: 1000 } : undefined;
+    const attributesFor = plus ? { timeouts: { nameMs: 1000, fileMs: 1000 } } : undefined;
     const reply = listingReply(1n, { inode: 1n, entries }, { offset, sizeBytes, attributesFor });
     if (reply.length > structs.OutHeader.size + sizeBytes) throw new Error('longer than asked for');
     if (reply.length === structs.OutHeader.size) return listed;

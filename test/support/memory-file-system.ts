@@ -11,6 +11,7 @@ import {
   type OpenFile,
   type OpenOptions,
   ROOT_INODE,
+  type Timeouts,
 } from '../../src/filesystem/contract.js';
 
 export interface MemoryFile {
@@ -45,7 +46,7 @@ interface Waiter {
 }
 
 export class MemoryFileSystem implements FileSystem {
-  readonly attributeTimeoutMs: number;
+  readonly timeouts: Timeouts;
   /** What happened, in order: "open", "aborted", "close". */
   readonly events: string[] = [];
   /** Descriptors that are open for a file that the driver has not closed yet. */
@@ -56,7 +57,8 @@ export class MemoryFileSystem implements FileSystem {
   #lastInode = ROOT_INODE;
 
   constructor(files: readonly MemoryFile[], options: { readonly attributeTimeoutMs?: number } = {}) {
-    this.attributeTimeoutMs = options.attributeTimeoutMs ?? 60_000;
+    const { attributeTimeoutMs = 60_000 } = options;
+    this.timeouts = { nameMs: attributeTimeoutMs, fileMs: attributeTimeoutMs };
     this.#directories.set(ROOT_INODE, { inode: ROOT_INODE, children: new Map() });
     for (const file of files) this.#add(file);
   }

@@ -11,7 +11,7 @@ import { constants as fsConstants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../../errors.js';
-import type { Caller, FileSystem, InodeNumber, OpenFile } from '../../filesystem/contract.js';
+import type { Caller, FileSystem, InodeNumber, OpenFile, Timeouts } from '../../filesystem/contract.js';
 import { ATTRIBUTE_NAMESPACE, Opcode, OpenFlag } from '../protocol/constants.js';
 import { type DirectorySnapshot, listingReply } from '../protocol/directory.js';
 import { MAX_READ_BYTES, type Negotiated, negotiate } from '../protocol/negotiation.js';
@@ -98,10 +98,7 @@ export class Session {
       [Opcode.RELEASE, (request) => this.#release(request)],
       [Opcode.OPENDIR, (request) => this.#openDirectory(request)],
       [Opcode.READDIR, (request) => this.#readDirectory(request, undefined)],
-      [
-        Opcode.READDIRPLUS,
-        (request) => this.#readDirectory(request, { timeoutMs: this.#fileSystem.attributeTimeoutMs }),
-      ],
+      [Opcode.READDIRPLUS, (request) => this.#readDirectory(request, { timeouts: this.#fileSystem.timeouts })],
       [Opcode.RELEASEDIR, (request) => this.#releaseDirectory(request)],
       [Opcode.STATFS, ({ unique }) => statisticsReply(unique, this.#fileSystem.statistics())],
       [Opcode.GETXATTR, (request) => this.#extendedAttribute(request)],
@@ -200,11 +197,11 @@ export class Session {
     const name = decodeName(request);
     const attributes =
       name === '.' ? this.#fileSystem.attributes(request.nodeId) : this.#fileSystem.lookup(request.nodeId, name);
-    return entryReply(request.unique, attributes, this.#fileSystem.attributeTimeoutMs);
+    return entryReply(request.unique, attributes, this.#fileSystem.timeouts);
   }
 
   #attributes({ unique, nodeId }: Request): Buffer {
-    return attributesReply(unique, this.#fileSystem.attributes(nodeId), this.#fileSystem.attributeTimeoutMs);
+    return attributesReply(unique, this.#fileSystem.attributes(nodeId), this.#fileSystem.timeouts);
   }
 
   #open(request: Request): Buffer | undefined {
@@ -264,7 +261,7 @@ export class Session {
     });
   }
 
-  #readDirectory(request: Request, attributesFor: { readonly timeoutMs: number } | undefined): Buffer {
+  #readDirectory(request: Request, attributesFor: { readonly timeouts: Timeouts } | undefined): Buffer {
     const { handle, offset, size } = decodeBody(request, ReadIn);
     const sizeBytes = Math.min(size, MAX_READ_BYTES);
     return listingReply(request.unique, this.#listing(handle), { offset, sizeBytes, attributesFor });

@@ -78,7 +78,7 @@ async function loadFuseNative(): Promise<FuseClass> {
 }
 
 function mountArguments(fileSystem: FileSystem, { fsName, allowOther }: MountOptions): readonly string[] {
-  const timeoutSeconds = fileSystem.attributeTimeoutMs / MS_PER_SECOND;
+  const timeoutSeconds = fileSystem.timeouts.nameMs / MS_PER_SECOND;
   return [
     'ro',
     'default_permissions',

@@ -1,6 +1,6 @@
 /** Fills the replies to READDIR and READDIRPLUS: records of variable length, each padded to 8 bytes. Pure. */
 
-import type { Attributes, DirectoryEntry, InodeNumber } from '../../filesystem/contract.js';
+import type { Attributes, DirectoryEntry, InodeNumber, Timeouts } from '../../filesystem/contract.js';
 import { UNKNOWN_INODE } from './constants.js';
 import { entryValues, fileType } from './replies.js';
 import { Dirent, EntryOut, OutHeader } from './structs.js';
@@ -21,7 +21,7 @@ export interface ListingOptions {
   /** Room of the kernel's buffer. */
   readonly sizeBytes: number;
   /** With attributes (READDIRPLUS), kept by the kernel for so long; without (READDIR) if undefined. */
-  readonly attributesFor: { readonly timeoutMs: number } | undefined;
+  readonly attributesFor: { readonly timeouts: Timeouts } | undefined;
 }
 
 /** The whole reply, header included: as many entries as fit. An empty body means the end. */
@@ -70,7 +70,7 @@ function writeEntry(
   const length = padded(prefix + Dirent.size + nameLength);
   if (offset + length > bytes.length) return 0;
   if (attributesFor !== undefined && entry.attributes !== undefined) {
-    EntryOut.write(bytes, offset, entryValues(entry.attributes, attributesFor.timeoutMs));
+    EntryOut.write(bytes, offset, entryValues(entry.attributes, attributesFor.timeouts));
   }
   const direntAt = offset + prefix;
   Dirent.write(bytes, direntAt, {

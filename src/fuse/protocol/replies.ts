@@ -1,6 +1,6 @@
 /** Builds the replies that go back to the kernel: a `fuse_out_header`, then the body, in one buffer. Pure. */
 
-import type { Attributes, FileSystemStatistics } from '../../filesystem/contract.js';
+import type { Attributes, FileSystemStatistics, Timeouts } from '../../filesystem/contract.js';
 import type { Struct } from './layout.js';
 import { MAX_NAME_BYTES } from './requests.js';
 import { AttrOut, EntryOut, GetxattrOut, OutHeader, StatfsOut } from './structs.js';
@@ -47,12 +47,12 @@ export function extendedAttributeReply(unique: bigint, value: Uint8Array, sizeBy
   return value.length > sizeBytes ? undefined : bytesReply(unique, value);
 }
 
-export function entryReply(unique: bigint, attributes: Attributes, timeoutMs: number): Buffer {
-  return structReply(unique, EntryOut, entryValues(attributes, timeoutMs));
+export function entryReply(unique: bigint, attributes: Attributes, timeouts: Timeouts): Buffer {
+  return structReply(unique, EntryOut, entryValues(attributes, timeouts));
 }
 
-export function attributesReply(unique: bigint, attributes: Attributes, timeoutMs: number): Buffer {
-  const valid = kernelTime(timeoutMs);
+export function attributesReply(unique: bigint, attributes: Attributes, timeouts: Timeouts): Buffer {
+  const valid = kernelTime(attributeTimeoutMs(attributes, timeouts));
   return structReply(unique, AttrOut, {
     attrValidSeconds: valid.seconds,
     attrValidNs: valid.nanoseconds,
@@ -76,17 +76,22 @@ export function statisticsReply(unique: bigint, statistics: FileSystemStatistics
 type ValuesIn<Layout extends Struct<unknown>> = ReturnType<Layout['read']>;
 
 /** The values of a `fuse_entry_out`. The generation stays 0: an inode number never stands for another file. */
-export function entryValues(attributes: Attributes, timeoutMs: number): ValuesIn<typeof EntryOut> {
-  const valid = kernelTime(timeoutMs);
+export function entryValues(attributes: Attributes, timeouts: Timeouts): ValuesIn<typeof EntryOut> {
+  const nameValid = kernelTime(timeouts.nameMs);
+  const valid = kernelTime(attributeTimeoutMs(attributes, timeouts));
   return {
     nodeId: attributes.inode,
     generation: 0n,
-    entryValidSeconds: valid.seconds,
+    entryValidSeconds: nameValid.seconds,
     attrValidSeconds: valid.seconds,
-    entryValidNs: valid.nanoseconds,
+    entryValidNs: nameValid.nanoseconds,
     attrValidNs: valid.nanoseconds,
     attr: attrValues(attributes),
   };
+}
+
+function attributeTimeoutMs({ kind }: Attributes, { nameMs, fileMs }: Timeouts): number {
+  return kind === 'file' ? fileMs : nameMs;
 }
 
 function attrValues(attributes: Attributes): ValuesIn<typeof EntryOut>['attr'] {
