@@ -20,7 +20,7 @@ function tmaxfs(args: readonly string[], env: Record<string, string> = {}): Prom
 test('--help names every command and exits with 0', async (t) => {
   const { exitCode, stdout } = await tmaxfs(['--help']);
   t.is(exitCode, 0);
-  for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'demo']) {
+  for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'prefetch', 'reload', 'demo']) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
   }
 });
@@ -40,6 +40,13 @@ test('mount --help names every option of the contract with its default', async (
     ['--arch', 'any'],
     ['--scrub', '30d'],
     ['--open-timeout', '540'],
+    ['--connections', '4'],
+    ['--max-fetches', '8'],
+    ['--connect-timeout', '10'],
+    ['--first-byte-timeout', '30'],
+    ['--idle-timeout', '20'],
+    ['--min-speed', '16K'],
+    ['--follow', 'off'],
     ['--driver', 'auto'],
     ['--allow-other', ''],
     ['--uid', ''],
@@ -69,6 +76,9 @@ for (const args of [
   ['mount', '/x', '--verify', 'maybe'],
   ['mount', '/x', '--repo', 'no-slash'],
   ['mount', '/x', '--cache-size', 'much'],
+  ['mount', '/x', '--connections', '0'],
+  ['mount', '/x', '--min-speed', 'fast'],
+  ['prefetch', '/x'],
   ['unmount'],
   ['mount', '/x', '--arch', 'amd64'],
   ['mount', '/x', '--scrub', 'sometimes'],
@@ -106,7 +116,7 @@ for (const [what, prepare, words] of [
   });
 }
 
-for (const command of ['status', 'coverage']) {
+for (const command of ['status', 'coverage', 'reload']) {
   test(`${command} of a folder that is no mount exits with 1 and says how to start one`, async (t) => {
     const { exitCode, stderr } = await tmaxfs([command, temporaryFolder(t)]);
     t.is(exitCode, 1);
