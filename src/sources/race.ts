@@ -39,6 +39,9 @@ class Race {
   readonly #options: RaceOptions;
   readonly #running = new Map<object, AbortController>();
   #timer: NodeJS.Timeout | undefined;
+  #verdict: NodeJS.Immediate | undefined;
+  #isHeld = false;
+  #isOver = false;
   #settle: { resolve(): void; reject(error: unknown): void } = { resolve: () => {}, reject: () => {} };
 
   constructor(run: (contestant: Contestant) => Promise<void>, options: RaceOptions) {
@@ -46,7 +49,11 @@ class Race {
     this.#options = options;
     this.result = new Promise<void>((resolve, reject) => {
       this.#settle = { resolve, reject };
-    }).finally(() => clearTimeout(this.#timer));
+    }).finally(() => {
+      this.#stopListening();
+      clearImmediate(this.#verdict);
+      this.#isOver = true;
+    });
     this.#enter();
   }
 
@@ -63,7 +70,11 @@ class Race {
       },
       hold: (taken) => {
         this.#stopListening();
-        void taken.then(() => this.#listen());
+        this.#isHeld = true;
+        void taken.then(() => {
+          this.#isHeld = false;
+          this.#listen();
+        });
       },
     };
     this.#running.set(contestant, controller);
@@ -89,12 +100,15 @@ class Race {
 
   #listen(): void {
     this.#stopListening();
-    if (this.#running.size > 1) return;
+    if (this.#running.size > 1 || this.#isOver) return;
     this.#timer = setTimeout(() => {
       this.#stopListening();
-      if (this.#running.size !== 1) return;
-      this.#options.onSecond();
-      this.#enter();
+      // A thread that was busy itself finds what has come meanwhile only after its timers: that is no silence.
+      this.#verdict = setImmediate(() => {
+        if (this.#timer !== undefined || this.#running.size !== 1 || this.#isHeld) return;
+        this.#options.onSecond();
+        this.#enter();
+      });
     }, this.#options.silenceMs);
   }
 
