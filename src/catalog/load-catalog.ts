@@ -4,7 +4,7 @@
  */
 
 import type { Logger } from 'pino';
-import { messageOf, TmaxError } from '../errors.js';
+import { messageOf, TmaxError, toTmaxError } from '../errors.js';
 import type { HubClient, ListedFile as HubFile } from '../sources/hub-client.js';
 import { buildCatalog, type Catalog, type CatalogSources } from './catalog.js';
 import type { CatalogStore } from './catalog-store.js';
@@ -34,6 +34,8 @@ export interface LoadCatalogOptions {
   readonly store: CatalogStore;
   readonly log: Logger;
   readonly signal: AbortSignal;
+  /** Told why what is shown is not what the revision stands for now. */
+  readonly onOutdated?: (failure: { readonly errno: string; readonly message: string }) => void;
 }
 
 /**
@@ -51,6 +53,7 @@ export async function loadCatalog(options: LoadCatalogOptions): Promise<Catalog>
     const last = lastCommit === resolved.commit ? undefined : await stored(options, lastCommit);
     if (last === undefined || options.signal.aborted || !(isUnusable(error) || isUnreachable(error))) throw error;
     const reason = messageOf(error);
+    options.onOutdated?.({ errno: toTmaxError(error, 'catalog').errno, message: reason });
     log.error(
       { repository, revision, commit: resolved.commit, reason },
       `${repository}@${revision} now is a commit that can't be shown; going on with ${last.commit}, which it was before`,
@@ -138,12 +141,20 @@ async function resolve(options: LoadCatalogOptions): Promise<{ commit: string; d
     return await origin.resolveRevision(repository, revision, patience);
   } catch (error) {
     if (lastCommit === undefined || signal.aborted || !isUnreachable(error)) throw error;
+    const failure = { errno: 'EHOSTUNREACH', message: unreachable(error) };
+    options.onOutdated?.(failure);
     log.warn(
-      { repository, revision, commit: lastCommit, reason: messageOf(error) },
+      { repository, revision, commit: lastCommit, reason: failure.message },
       `${repository}@${revision} can't be resolved now; going on with the commit it last stood for`,
     );
     return { commit: lastCommit };
   }
+}
+
+/** Why there was no answer. Where our own patience ended, that is what kept it waiting. */
+function unreachable(error: unknown): string {
+  if (!(error instanceof TmaxError) || error.errno !== 'EINTR') return messageOf(error);
+  return error.cause === undefined ? `no answer within ${PATIENCE_MS / 1000} s` : messageOf(error.cause);
 }
 
 /** No answer, in whatever form; EINTR is the end of our own patience. */

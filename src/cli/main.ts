@@ -3,8 +3,10 @@
  * only when it is called, so that `tmaxfs status` does not pay for what `mount` needs.
  */
 
+import { dirname } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
+import { defaultLogFile } from '../daemon/log-place.js';
 import { DRIVERS, defaultThreads, isYes, LOG_LEVELS } from '../daemon/settings.js';
 import { TmaxError, wordsOf } from '../errors.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
@@ -13,6 +15,8 @@ import { endProcess, endWhenNobodyReads } from './process-end.js';
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
+/** The one flag that is on by default, for root. */
+const ALLOW_OTHER = '--allow-other';
 
 /** Runs one command line, and ends the process with its exit code. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -80,13 +84,18 @@ function program(): Command {
     )
     .addOption(option('--follow <period>', 'how often a branch or tag is resolved anew, or "off" (default: off)'))
     .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
-    .addOption(flag('--allow-other', 'let other users in (default for root)').default(process.getuid?.() === 0))
-    .addOption(new Option('--no-allow-other', 'keep other users out'))
+    .addOption(flag(ALLOW_OTHER, 'let other users in').default(process.getuid?.() === 0, 'yes for root, else no'))
+    .addOption(flag('--no-allow-other', 'keep other users out'))
     .addOption(option('--uid <number>', 'owner shown for every file (default: this user)'))
     .addOption(option('--gid <number>', 'group shown for every file (default: this group)'))
     .addOption(flag('--offline', 'serve what is on this disk, ask no network').default(false))
     .addOption(flag('--foreground', 'stay here and log to standard error').default(false))
-    .addOption(option('--log-file <file>', 'log into a file, rolled by size (default in the background: see docs)'))
+    .addOption(
+      option(
+        '--log-file <file>',
+        `log into a file, rolled by size (default in the background: ${dirname(defaultLogFile('/x', process.env))}/<mount point>.log, and "tmaxfs status" shows it)`,
+      ),
+    )
     .addOption(option('--log-level <level>', 'least level that is logged').choices(LOG_LEVELS).default('info'))
     .action(async (mountpoint: string, options) =>
       (await import('./mount.js')).mount({ ...options, mountpoint }, argvTail()),
@@ -111,7 +120,7 @@ function program(): Command {
 
   tmaxfs
     .command('coverage')
-    .description('which tasks can be opened; exit 1 unless all can')
+    .description('which tasks can be opened; exit 1 unless every one can')
     .argument('[mountpoint]', 'may be left out where there is one')
     .option('--variant <name>', 'count only this one')
     .option('--json', 'print the document, stable and in full', false)
@@ -174,16 +183,23 @@ function cacheDirectoryOption(): Option {
   return option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)');
 }
 
-/** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. */
+/** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. A variable that is empty counts as unset. */
 function option(flags: string, description: string): Option {
-  return new Option(flags, description).env(twinOf(flags));
+  const twin = twinOf(flags);
+  if (process.env[twin]?.trim() === '') delete process.env[twin];
+  return new Option(flags, description).env(twin);
 }
 
-/** A yes/no option; its environment twin counts only where it says yes ("0" and "" do not). */
+/** A yes/no option. Its twin says so in a word: where that is no, it is left out, or its opposite is meant where it has one. */
 function flag(flags: string, description: string): Option {
   const twin = twinOf(flags);
-  const result = new Option(flags, description);
-  return isYes(process.env[twin]) ? result.env(twin) : result;
+  const word = process.env[twin];
+  // To commander a variable that is there at all says yes.
+  if (word !== undefined && !isYes(word)) {
+    delete process.env[twin];
+    if (flags === ALLOW_OTHER && word.trim() !== '') process.env[twinOf(`--no-${ALLOW_OTHER.slice(2)}`)] = '1';
+  }
+  return new Option(flags, description).env(twin);
 }
 
 function twinOf(flags: string): string {

@@ -5,12 +5,12 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import * as v from 'valibot';
 import { defaultLogFile } from '../daemon/log-place.js';
-import { type MountWords, readSettings, type Settings } from '../daemon/settings.js';
+import { type MountWords, parsePath, readSettings, type Settings } from '../daemon/settings.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { checkMountpoint } from '../fuse/mounts.js';
@@ -31,24 +31,20 @@ const LOG_FILE_MODE = 0o640;
 /** `args` are the words after `mount`, as they were written. Errors: EINVAL usage; any that keeps the daemon from starting. */
 export async function mount(options: MountCommandOptions, args: readonly string[]): Promise<void> {
   const settings = readSettings(options, process.env);
+  const logFile = options.logFile === undefined ? undefined : parsePath(options.logFile, '--log-file');
   if (options.foreground) {
     const { serve } = await import('./serve.js');
-    await serve(settings, options.logFile === undefined ? undefined : resolve(options.logFile));
-  } else await startInBackground(settings, options.logFile, args);
+    await serve(settings, logFile);
+  } else await startInBackground(settings, logFile ?? defaultLogFile(settings.mountpoint, process.env), args);
 }
 
-async function startInBackground(
-  settings: Settings,
-  logFile: string | undefined,
-  args: readonly string[],
-): Promise<void> {
+async function startInBackground(settings: Settings, logFile: string, args: readonly string[]): Promise<void> {
   // A slip of the pen shall not leave a log file behind.
   await checkMountpoint(settings.mountpoint);
-  const path = resolve(logFile ?? defaultLogFile(settings.mountpoint, process.env));
-  const output = openLog(path);
+  const output = openLog(logFile);
   const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
   // In front of the user's words, which may hold a "--".
-  const words = ['mount', '--foreground', '--log-file', path, ...args];
+  const words = ['mount', '--foreground', '--log-file', logFile, ...args];
   // What is not a log line (a crash of Node itself) goes into the log file too.
   const daemon = spawn(process.execPath, [executable, ...words], {
     detached: true,
@@ -59,8 +55,9 @@ async function startInBackground(
   const said = sayWhatItWaitsFor(daemon, settings);
   try {
     const report = await Promise.race([lastReport(daemon), calledOff]);
-    if (report.kind === 'failed') throw new TmaxError('EIO', `${report.reason} (log: ${path})`, { source: 'daemon' });
-    process.stdout.write(`${report.summary}\nlog: ${path}\n`);
+    if (report.kind === 'failed')
+      throw new TmaxError('EIO', `${report.reason} (log: ${logFile})`, { source: 'daemon' });
+    process.stdout.write(`${report.summary}\nlog: ${logFile}\n`);
   } catch (error) {
     await end(daemon);
     throw error;

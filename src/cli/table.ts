@@ -1,8 +1,10 @@
-/** Columns for a terminal. */
+/** Text for a terminal. */
 
 /** Rows under a header, columns two spaces apart, the first aligned left and the others right. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const widths = header.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  const widths = header.map((title, column) =>
+    rows.reduce((widest, row) => Math.max(widest, row[column]?.length ?? 0), title.length),
+  );
   return [header, ...rows]
     .map((row) =>
       row
@@ -11,4 +13,9 @@ export function formatTable(header: readonly string[], rows: readonly (readonly 
         .trimEnd(),
     )
     .join('\n');
+}
+
+/** Without the control characters by which a daemon of another user could write all over the terminal. */
+export function printable(text: string): string {
+  return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g, '?');
 }

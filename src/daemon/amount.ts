@@ -18,6 +18,7 @@ export function parseAmount(text: string): Amount {
   if (share !== null) {
     const percent = Number(share[1]);
     if (percent <= 100) return { percent };
+    throw new TmaxError('EINVAL', `"${text}" is a share above 100%`, { source: 'settings' });
   }
   return { bytes: parseBytes(text) };
 }

@@ -11,6 +11,8 @@ import { type LongTimer, startLongTimer } from '../long-timer.js';
 export interface CatalogFollowerOptions {
   /** Shown already. */
   readonly catalog: Catalog;
+  /** Why that is not what the revision stands for now. */
+  readonly failure?: { readonly errno: string; readonly message: string } | undefined;
   /** The catalog of now, `current` itself where nothing has changed. Throws where there is none that could be shown. */
   readonly load: (current: Catalog, signal: AbortSignal) => Promise<Catalog>;
   /** Puts a new one in the place of the old, in this very turn. */
@@ -42,6 +44,10 @@ export class CatalogFollower {
   constructor(options: CatalogFollowerOptions) {
     this.#options = options;
     this.#catalog = options.catalog;
+    if (options.failure !== undefined) {
+      this.#checkedAt = new Date().toISOString();
+      this.#failure = { at: this.#checkedAt, ...options.failure };
+    }
     this.#schedule();
   }
 

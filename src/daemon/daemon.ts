@@ -26,7 +26,8 @@ import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { version } from '../version.js';
 import { daemonActions } from './actions.js';
-import { CatalogFollower } from './catalog-follower.js';
+import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower.js';
+import { Closers } from './closers.js';
 import { type Actions, startControlServer } from './control-server.js';
 import { type Coverage, countCoverage } from './coverage.js';
 import { DiskSpace } from './disk-space.js';
@@ -43,6 +44,8 @@ import {
   uniqueSocketPath,
 } from './runtime-directory.js';
 import type { Settings } from './settings.js';
+import { logSettings } from './settings-log.js';
+import { imagesThatCannotFit } from './small-cache.js';
 import { describeStatus, type Status } from './status.js';
 
 /** Threads that relay reads; with passthrough they are idle. */
@@ -79,6 +82,7 @@ export class Daemon {
   readonly #follower: CatalogFollower;
   readonly #mount: MountHandle;
   readonly #log: Logger;
+  readonly #warnings: readonly string[];
   readonly #stop = new AbortController();
 
   private constructor(
@@ -87,11 +91,13 @@ export class Daemon {
     mount: MountHandle,
     log: Logger,
     closers: Closers,
+    warnings: readonly string[],
   ) {
     this.#settings = settings;
     this.#follower = follower;
     this.#mount = mount;
     this.#log = log;
+    this.#warnings = warnings;
     // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
     this.ending = Promise.race([mount.ended, once(this.#stop.signal, 'abort')]).then(() => this.#unmount());
     this.ended = this.ending.then(async () => {
@@ -104,8 +110,8 @@ export class Daemon {
   static async start(settings: Settings, log: Logger, options: DaemonOptions): Promise<Daemon> {
     const closers = new Closers(log);
     try {
-      return await startDaemon(settings, log, options, closers, (follower, mount) => {
-        return new Daemon(settings, follower, mount, log, closers);
+      return await startDaemon(settings, log, options, closers, (follower, mount, warnings) => {
+        return new Daemon(settings, follower, mount, log, closers, warnings);
       });
     } catch (error) {
       await closers.close();
@@ -123,12 +129,21 @@ export class Daemon {
     this.#stop.abort();
   }
 
-  /** One line for people. */
+  /** A line for people, and one more for each thing that they should know of. */
   summary(): string {
-    const { repository, commit, variants: all } = this.#follower.catalog;
-    const { mountpoint } = this.#settings;
+    const { repository, commit, date, variants: all } = this.#follower.catalog;
+    const { mountpoint, revision } = this.#settings;
     const variants = [...all.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
-    return `${repository}@${commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`;
+    const lines = [`${repository}@${commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`];
+    const { failure } = this.#follower.report();
+    if (failure !== null) {
+      const day = date.toISOString().slice(0, 10);
+      const shown = `shown is the last known commit, of ${day}`;
+      lines.push(
+        `warning: what ${revision} stands for now can't be had, ${shown} (${failure.errno}: ${failure.message})`,
+      );
+    }
+    return [...lines, ...this.#warnings.map((words) => `warning: ${words}`)].join('\n');
   }
 
   async #unmount(): Promise<void> {
@@ -145,36 +160,12 @@ export class Daemon {
   }
 }
 
-/** What was started, to be closed in reverse. */
-class Closers {
-  readonly #log: Logger;
-  readonly #closers: (() => Promise<void> | void)[] = [];
-
-  constructor(log: Logger) {
-    this.#log = log;
-  }
-
-  add(close: () => Promise<void> | void): void {
-    this.#closers.push(close);
-  }
-
-  async close(): Promise<void> {
-    for (const close of this.#closers.splice(0).reverse()) {
-      try {
-        await close();
-      } catch (error) {
-        this.#log.error({ reason: messageOf(error) }, 'a part of the daemon could not be closed');
-      }
-    }
-  }
-}
-
 async function startDaemon(
   settings: Settings,
   log: Logger,
   { environment, logFile, signal }: DaemonOptions,
   closers: Closers,
-  create: (follower: CatalogFollower, mount: MountHandle) => Daemon,
+  create: (follower: CatalogFollower, mount: MountHandle, warnings: readonly string[]) => Daemon,
 ): Promise<Daemon> {
   const startedAt = new Date();
   logSettings(settings, log);
@@ -196,8 +187,12 @@ async function startDaemon(
 
   const { repository, revision } = settings;
   const place = { repository, revision, origin: client, store: new CatalogStore(store.layout.catalogs), log };
+  let outdated: CatalogFollowerOptions['failure'];
+  const onOutdated = (failure: NonNullable<typeof outdated>) => {
+    outdated = failure;
+  };
   const [catalog, blobs] = await Promise.all([
-    loadCatalog({ ...place, signal }),
+    loadCatalog({ ...place, signal, onOutdated }),
     BlobCache.open({
       store,
       limits: space.limits,
@@ -223,6 +218,7 @@ async function startDaemon(
   const fileSystem = poolFileSystem(settings, viewOf(catalog, log), blobs, space, sockets);
   const follower = new CatalogFollower({
     catalog,
+    failure: outdated,
     load: (current, signal) => reloadCatalog({ ...place, signal }, current),
     show: (next) => fileSystem.show(viewOf(next, log)),
     intervalMs: settings.followMs,
@@ -250,7 +246,12 @@ async function startDaemon(
     },
     '/coverage': async (query: URLSearchParams): Promise<Coverage> => {
       const onDisk = await blobs.onDisk();
-      return countCoverage(follower.catalog, onDisk, query.get('variant') ?? undefined);
+      const { catalog: shown } = follower;
+      const refusals = blobs
+        .statistics()
+        .quarantine.filter(({ cause, commit }) => cause === 'image' && commit === shown.commit)
+        .map(({ sha256, reason }): [string, string] => [sha256, reason]);
+      return countCoverage(shown, onDisk, new Map(refusals), query.get('variant') ?? undefined);
     },
   };
   const listen = async (path: string, mode: number, actions: Actions): Promise<void> => {
@@ -275,7 +276,9 @@ async function startDaemon(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
     'mounted: the tree is readable',
   );
-  return create(follower, mount);
+  const tooLarge = imagesThatCannotFit(catalog, space.limits, settings);
+  if (tooLarge !== undefined) log.warn(tooLarge);
+  return create(follower, mount, tooLarge === undefined ? [] : [tooLarge]);
 }
 
 /** Errors: EINTR. */
@@ -337,29 +340,4 @@ function poolFileSystem(
     ]),
     space: () => space.now(),
   });
-}
-
-/** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
-function logSettings(settings: Settings, log: Logger): void {
-  const { token, proxy, ...shown } = settings;
-  log.info(
-    {
-      version,
-      settings: {
-        ...shown,
-        proxy: { ...withoutSecrets(proxy) },
-        token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
-      },
-    },
-    `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}`,
-  );
-}
-
-/** A proxy's address may hold a password, wherever it stands: only what is known to be none is shown. */
-function withoutSecrets({ noProxy, ...proxies }: Settings['proxy']): Record<string, string> {
-  const shown = Object.entries(proxies).map(([name, value]): [string, string] => {
-    const origin = URL.canParse(String(value)) ? new URL(String(value)).origin : 'null';
-    return [name, origin === 'null' ? 'set, but no address that can be read' : origin];
-  });
-  return { ...Object.fromEntries(shown), ...(noProxy === undefined ? {} : { noProxy }) };
 }

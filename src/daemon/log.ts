@@ -33,7 +33,7 @@ export interface OpenLog {
   close(): Promise<void>;
 }
 
-/** Told of each warning, in words for a person. */
+/** Told of each warning, and of whatever is tried again, in words for a person. */
 type OnWarning = (words: string) => void;
 
 /** On standard error: JSON, or readable where that is a terminal. */
@@ -109,12 +109,16 @@ function logger(level: LogLevel, onWarning: OnWarning, destination: DestinationS
     formatters: { level: (label: string) => ({ level: label }) },
     hooks: {
       logMethod(args, method, number) {
-        if (number >= WARNING) onWarning(wordsOfLine(args));
+        if (number >= WARNING || isRetry(args)) onWarning(wordsOfLine(args));
         method.apply(this, args);
       },
     },
   };
   return pino(options, destination);
+}
+
+function isRetry([fields]: readonly unknown[]): boolean {
+  return typeof fields === 'object' && fields !== null && 'attempt' in fields;
 }
 
 /** A line is its words, or fields and then its words; the field `reason` says what led to it. */

@@ -22,7 +22,7 @@ import {
 import { join } from 'node:path';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { flock } from '../libc.js';
-import { type Environment, makeRuntimeDirectory } from './runtime-directory.js';
+import { type Environment, makeRuntimeDirectory, removeRuntimeDirectory } from './runtime-directory.js';
 
 /** Each attempt fails only if another daemon ended right then. */
 const MAX_ATTEMPTS = 100;
@@ -35,7 +35,8 @@ export interface MountLock {
 /** Errors: EBUSY another process is mounting there; those of `makeRuntimeDirectory`. */
 export function lockMountpoint(mountpoint: string, environment: Environment): MountLock {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    const path = join(makeRuntimeDirectory(environment).private, `${lockName(mountpoint)}.lock`);
+    const runtime = makeRuntimeDirectory(environment);
+    const path = join(runtime.private, `${lockName(mountpoint)}.lock`);
     const descriptor = openLock(path);
     if (descriptor === undefined) continue;
     if (!flock(descriptor, 'exclusiveNonBlocking')) {
@@ -49,6 +50,7 @@ export function lockMountpoint(mountpoint: string, environment: Environment): Mo
         release: () => {
           rmSync(path, { force: true });
           closeSync(descriptor);
+          removeRuntimeDirectory(runtime);
         },
       };
     }

@@ -121,20 +121,31 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     repository: parseRepository(words.repo),
     revision: parseRevision(words.revision),
     cacheDirectory: chooseCacheDirectory(words.cacheDir, environment),
-    cacheSize: parseAmount(words.cacheSize),
-    reserveFree: parseAmount(words.reserveFree),
+    cacheSize: named('--cache-size', parseAmount, words.cacheSize),
+    reserveFree: named('--reserve-free', parseAmount, words.reserveFree),
     verifyLevel: oneOf(words.verify, VERIFY_LEVELS, '--verify'),
     verifyThreads: parseThreads(words.verifyThreads, '--verify-threads'),
     architectures: oneOf(words.arch, SERVED_ARCHITECTURES, '--arch'),
-    scrubPeriodMs: words.scrub === 'off' ? undefined : parsePeriodMs(words.scrub),
-    openTimeoutMs: parsePeriodMs(words.openTimeout),
+    scrubPeriodMs: words.scrub === 'off' ? undefined : named('--scrub', parsePeriodMs, words.scrub),
+    openTimeoutMs: named('--open-timeout', parsePeriodMs, words.openTimeout),
     connections: parseCount(words.connections, '--connections', MAX_CONNECTIONS),
     maxFetches: parseCount(words.maxFetches, '--max-fetches', MAX_FETCHES),
-    connectTimeoutMs: parseDurationMs(words.connectTimeout),
-    firstByteTimeoutMs: deadlineMs(words.firstByteTimeout, environment, 'HF_HUB_ETAG_TIMEOUT', DEFAULT_FIRST_BYTE),
-    idleTimeoutMs: deadlineMs(words.idleTimeout, environment, 'HF_HUB_DOWNLOAD_TIMEOUT', DEFAULT_IDLE),
-    minBytesPerSecond: parseBytes(words.minSpeed),
-    followMs: words.follow === undefined || words.follow === 'off' ? undefined : parsePeriodMs(words.follow),
+    connectTimeoutMs: named('--connect-timeout', parseDurationMs, words.connectTimeout),
+    firstByteTimeoutMs: deadlineMs(
+      ['--first-byte-timeout', words.firstByteTimeout],
+      environment,
+      'HF_HUB_ETAG_TIMEOUT',
+      DEFAULT_FIRST_BYTE,
+    ),
+    idleTimeoutMs: deadlineMs(
+      ['--idle-timeout', words.idleTimeout],
+      environment,
+      'HF_HUB_DOWNLOAD_TIMEOUT',
+      DEFAULT_IDLE,
+    ),
+    minBytesPerSecond: named('--min-speed', parseBytes, words.minSpeed),
+    followMs:
+      words.follow === undefined || words.follow === 'off' ? undefined : named('--follow', parsePeriodMs, words.follow),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
     allowOther: words.allowOther,
     uid: userId(words.uid, '--uid') ?? process.getuid?.() ?? 0,
@@ -172,9 +183,15 @@ export function parseRevision(text: string): string {
   return matching(text, REVISION, '--revision', 'a branch, a tag or a commit');
 }
 
-/** The folder named, or the user's own. */
-export function chooseCacheDirectory(named: string | undefined, environment: Environment): string {
-  return resolve(named ?? defaultCacheDirectory(environment));
+/** The folder named, or the user's own. Errors: EINVAL. */
+export function chooseCacheDirectory(folder: string | undefined, environment: Environment): string {
+  return folder === undefined ? defaultCacheDirectory(environment) : parsePath(folder, '--cache-dir');
+}
+
+/** Absolute. Errors: EINVAL it is empty, as where a script's variable is not set. */
+export function parsePath(text: string, option: string): string {
+  if (text.trim() !== '') return resolve(text);
+  throw new TmaxError('EINVAL', `${option} takes a path, not ""`, { source: 'settings' });
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */
@@ -184,14 +201,19 @@ export function isYes(value: string | undefined): boolean {
 
 /** `$XDG_CACHE_HOME/tmaxfs`; never below /tmp, which may be memory. */
 function defaultCacheDirectory(environment: Environment): string {
-  return join(nonEmpty(environment['XDG_CACHE_HOME']) ?? join(homeOf(environment), '.cache'), 'tmaxfs');
+  return resolve(nonEmpty(environment['XDG_CACHE_HOME']) ?? join(homeOf(environment), '.cache'), 'tmaxfs');
 }
 
+/** Errors: EINVAL. What is refused may hold a secret, and is not repeated. */
 function readEndpoint(environment: Environment): string {
   const text = (nonEmpty(environment['HF_ENDPOINT']) ?? DEFAULT_ENDPOINT).replace(/\/+$/, '');
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol === 'https:' || url?.protocol === 'http:') return text;
-  throw new TmaxError('EINVAL', `HF_ENDPOINT is "${text}", which is no http(s) address`, { source: 'settings' });
+  if (url === undefined || !['https:', 'http:'].includes(url.protocol)) {
+    throw new TmaxError('EINVAL', 'HF_ENDPOINT is no http(s) address', { source: 'settings' });
+  }
+  if (url.username === '' && url.password === '' && url.search === '' && url.hash === '') return text;
+  const message = 'HF_ENDPOINT holds more than an address: no user, password or query; a token belongs into HF_TOKEN';
+  throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
 function tokenPlaces(environment: Environment): TokenPlaces {
@@ -209,8 +231,24 @@ function parseCount(text: string, option: string, most: number): number {
 }
 
 /** As the option says, else as the variable of the Hub's own client says, else the default. Errors: EINVAL. */
-function deadlineMs(word: string | undefined, environment: Environment, variable: string, fallback: string): number {
-  return parseDurationMs(word ?? nonEmpty(environment[variable]) ?? fallback);
+function deadlineMs(
+  [option, word]: readonly [string, string | undefined],
+  environment: Environment,
+  variable: string,
+  fallback: string,
+): number {
+  if (word !== undefined) return named(option, parseDurationMs, word);
+  return named(variable, parseDurationMs, nonEmpty(environment[variable]) ?? fallback);
+}
+
+/** Parses, and says in the error which option or variable it is about. */
+function named<Value>(name: string, parse: (text: string) => Value, text: string): Value {
+  try {
+    return parse(text);
+  } catch (error) {
+    if (!(error instanceof TmaxError)) throw error;
+    throw new TmaxError(error.errno, `${name}: ${error.message}`, { cause: error, source: 'settings' });
+  }
 }
 
 function proxySettings(environment: Environment): ProxySettings {

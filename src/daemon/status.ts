@@ -7,6 +7,7 @@ import type { WaitingOpen } from '../filesystem/pool-file-system.js';
 import type { MountHandle } from '../fuse/driver.js';
 import type { FollowReport } from './catalog-follower.js';
 import type { Settings } from './settings.js';
+import { taskNames } from './task-names.js';
 
 export interface Status {
   readonly version: string;
@@ -16,6 +17,8 @@ export interface Status {
   readonly repository: string;
   readonly revision: string;
   readonly commit: string;
+  /** ISO 8601. */
+  readonly commitDate: string;
   readonly offline: boolean;
   readonly driver: string;
   /** Whether reads go straight to the cache file, without this daemon. */
@@ -72,6 +75,8 @@ export interface Status {
     /** Its sha256. */
     readonly blob: string;
     readonly path: string;
+    /** The tasks that are shown by it, as "variant/task". */
+    readonly names: readonly string[];
     readonly sizeBytes: number;
     readonly cause: string;
     /** How far its proof came. */
@@ -83,6 +88,8 @@ export interface Status {
   }[];
   readonly lastFailures: readonly {
     readonly at: string;
+    /** As in `quarantine`. */
+    readonly names: readonly string[];
     readonly path: string;
     readonly errno: string;
     readonly message: string;
@@ -107,6 +114,11 @@ export interface StatusParts {
 
 export function describeStatus(parts: StatusParts): Status {
   const { version, startedAt, settings, catalog, follow, blobs, scrub, diskAvailableBytes, mount } = parts;
+  const digestOf = (path: string) => catalog.images.get(path)?.sha256 ?? '';
+  const namesOf = taskNames(
+    catalog,
+    new Set([...blobs.quarantine.map(({ sha256 }) => sha256), ...blobs.lastFailures.map(({ path }) => digestOf(path))]),
+  );
   const { limitBytes, usedBytes, reservedBytes, idleBlobs, leasedBlobs } = blobs.use;
   return {
     version,
@@ -116,6 +128,7 @@ export function describeStatus(parts: StatusParts): Status {
     repository: catalog.repository,
     revision: settings.revision,
     commit: catalog.commit,
+    commitDate: catalog.date.toISOString(),
     offline: settings.offline,
     driver: mount.driver,
     passthrough: mount.passthrough,
@@ -157,6 +170,7 @@ export function describeStatus(parts: StatusParts): Status {
     quarantine: blobs.quarantine.map((record) => ({
       blob: record.sha256,
       path: record.path,
+      names: namesOf(record.sha256),
       sizeBytes: record.sizeBytes,
       cause: record.cause,
       level: record.level,
@@ -165,7 +179,7 @@ export function describeStatus(parts: StatusParts): Status {
       source: record.source,
       refusedAt: record.refusedAt,
     })),
-    lastFailures: blobs.lastFailures,
+    lastFailures: blobs.lastFailures.map((failure) => ({ ...failure, names: namesOf(digestOf(failure.path)) })),
     kernel: mount.statistics(),
   };
 }

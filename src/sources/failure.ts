@@ -25,7 +25,7 @@ export class TransientFailure extends TmaxError {
   }
 }
 
-/** The error of a wait that was called off. */
-export function aborted(): TmaxError {
-  return new TmaxError('EINTR', 'the transfer was called off', { source: 'hub', level: 'debug' });
+/** The error of a wait that was called off; `cause`: the failure that it would have been tried again after. */
+export function aborted(cause?: TransientFailure): TmaxError {
+  return new TmaxError('EINTR', 'the transfer was called off', { cause, source: 'hub', level: 'debug' });
 }

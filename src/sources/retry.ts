@@ -23,6 +23,7 @@ export class Attempts {
   #wrongAnswers = 0;
   #refusedUrls = 0;
   #progressAtFailure = 0;
+  #lastFailure: TransientFailure | undefined;
 
   constructor(options: AttemptsOptions) {
     this.#options = options;
@@ -44,12 +45,13 @@ export class Attempts {
    * Waits until the next attempt is due: at once for a stale URL that is the first failure, after as long as the server
    * asked, else for a random time that may double with each failure ("full jitter").
    * Errors: what was thrown, unless it is a `TransientFailure`; the failure as a `TmaxError`, once the attempts or the
-   * time are used up; EINTR aborted.
+   * time are used up; EINTR aborted, with the last failure before that as its cause.
    */
   async afterFailure(thrown: unknown): Promise<void> {
     const { settings, signal, progress = () => 0, onRetry } = this.#options;
-    if (signal.aborted) throw aborted();
+    if (signal.aborted) throw aborted(this.#lastFailure);
     if (!(thrown instanceof TransientFailure)) throw thrown;
+    this.#lastFailure = thrown;
     if (progress() > this.#progressAtFailure) {
       this.#failures = 0;
       this.#wrongAnswers = 0;
@@ -68,7 +70,7 @@ export class Attempts {
       elapsedMs + waitMs > settings.totalBudgetMs;
     if (spent) throw this.#final(thrown, elapsedMs);
     onRetry?.(thrown, this.#failures, Math.round(waitMs));
-    await pause(waitMs, signal);
+    await pause(waitMs, signal, thrown);
   }
 
   #waitMs({ retryAfterMs, staleUrl }: TransientFailure): number {
@@ -87,11 +89,11 @@ export class Attempts {
   }
 }
 
-/** Errors: EINTR aborted. */
-export async function pause(durationMs: number, signal: AbortSignal): Promise<void> {
+/** Errors: EINTR aborted, because of `cause`. */
+export async function pause(durationMs: number, signal: AbortSignal, cause?: TransientFailure): Promise<void> {
   try {
     await delay(durationMs, undefined, { signal });
   } catch {
-    throw aborted();
+    throw aborted(cause);
   }
 }
