@@ -53,7 +53,7 @@ test.serial('a proxy variable that leads nowhere is the first thing that is said
   const pool = await MountedPool.prepare(t, { files, tasks, env: { HTTP_PROXY: proxy } });
   const { exitCode, stderr } = await pool.tryMount();
   t.is(exitCode, 1);
-  t.regex(stderr, /^tmaxfs: HTTP_PROXY \(http:\/\/127\.0\.0\.1:\d+\) is set and leads nowhere/);
+  t.regex(stderr, /^tmaxfs: HTTP_PROXY \(http:\/\/127\.0\.0\.1:\d+\) is set and leads nowhere/m);
   t.false((stderr + readFileSync(pool.logFile, 'utf8')).includes('pass-word'));
   t.is(pool.hub.requests.all.length, 0);
 });
@@ -109,7 +109,7 @@ for (const [where, settings] of [
         .map(commandLine),
     ];
     t.true(
-      told.some((text) => text.includes(`mount\0${pool.mountpoint}`)),
+      told.some((text) => text.includes('mount\0') && text.includes(`\0${pool.mountpoint}\0`)),
       'the daemon’s command line is looked at',
     );
     for (const text of told) t.false(text.includes(OLD_TOKEN), text);

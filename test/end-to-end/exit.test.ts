@@ -1,6 +1,5 @@
 /** However a daemon ends, it ends: soon, by itself, and with nothing left behind. */
 
-import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
@@ -8,6 +7,7 @@ import { execa } from 'execa';
 import { topMountAt } from '../../src/fuse/mount-table.js';
 import { eventually, ORDINARY_UID } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { hasEnded } from '../support/processes.js';
 import { smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -47,7 +47,7 @@ async function waitingOpens(pool: MountedPool, count: number): Promise<Promise<s
 }
 
 async function leavesNothing(t: ExecutionContext, { pool, daemon }: Ending, byForce = false): Promise<void> {
-  await eventually('the process has ended', () => !existsSync(`/proc/${daemon}`) || undefined);
+  await eventually('the process has ended', () => hasEnded(daemon) || undefined);
   t.is(topMountAt(pool.mountpoint), undefined);
   t.is((await execa('find', [pool.folder, '-name', '*.sock'])).stdout, '', 'no socket');
   const [blob = ''] = (await execa('find', [join(pool.cacheDirectory, 'blobs'), '-type', 'f'])).stdout.split('\n');

@@ -6,6 +6,7 @@ import { execa } from 'execa';
 import type { Fault } from '../../src/demo/fake-hub-faults.js';
 import { fileOf } from '../../src/demo/fake-hub-repository.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { hasEnded } from '../support/processes.js';
 import { tinyImage } from '../support/sif-writer.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 
@@ -198,8 +199,7 @@ test.serial('open files outlive an unmount and the daemon', async (t) => {
     const fs = require('node:fs');
     const descriptor = fs.openSync(process.argv[1], 'r');
     console.log('open');
-    process.stdin.once('data', () => process.stdout.write(fs.readFileSync(descriptor)));
-    process.stdin.once('end', () => process.exit());`;
+    process.stdin.once('data', () => process.stdout.write(fs.readFileSync(descriptor), () => process.exit()));`;
   const reader = execa(process.execPath, ['-e', program, pool.path('v/t0.sif')], { reject: false, encoding: 'buffer' });
   await once(reader.stdout, 'data');
   const { passthrough, pid } = await pool.status();
@@ -210,7 +210,7 @@ test.serial('open files outlive an unmount and the daemon', async (t) => {
   t.false(existsSync(pool.path('v')));
   if (passthrough) {
     process.kill(pid, 'SIGTERM');
-    while (existsSync(`/proc/${pid}`)) await new Promise((resolve) => setTimeout(resolve, 20));
+    while (!hasEnded(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
   }
   reader.stdin.end('go');
   const { stdout, stderr } = await reader;

@@ -8,6 +8,7 @@ import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import { eventually } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { hasEnded } from '../support/processes.js';
 import { smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -90,7 +91,7 @@ test.serial(
     await eventually('it waits', async () => (await pool.status()).kernel.waitingOpens === 1 || undefined);
     process.kill(pid, 'SIGUSR2');
     t.not((await waiting).exitCode, 0);
-    await eventually('the process has ended', () => !existsSync(`/proc/${pid}`) || undefined);
+    await eventually('the process has ended', () => hasEnded(pid) || undefined);
     const fatal = pool.log().filter(({ level }) => level === 'fatal');
     t.is(fatal.length, 1);
     t.is(fatal[0]?.['reason'], 'thrown on purpose');
@@ -128,5 +129,5 @@ test.serial('no command outlives its answer where the daemon hangs', async (t) =
   const unmounted = await pool.tmaxfs(['unmount', pool.mountpoint, '--lazy']);
   t.is(unmounted.exitCode, 0, unmounted.stderr);
   process.kill(pid, 'SIGCONT');
-  await eventually('the process has ended', () => !existsSync(`/proc/${pid}`) || undefined);
+  await eventually('the process has ended', () => hasEnded(pid) || undefined);
 });

@@ -1,5 +1,6 @@
 /** The kernel driver: mounts, speaks the FUSE protocol on /dev/fuse, unmounts. */
 
+import { stat } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { FileSystem } from '../../filesystem/contract.js';
 import type { DriverStatistics, MountHandle, MountOptions } from '../mount-handle.js';
@@ -27,6 +28,9 @@ export async function mountThroughKernel(fileSystem: FileSystem, options: MountO
   try {
     const { minor } = await connection.ready;
     raiseReadahead(deviceNumber, log);
+    // Shows that the tree can be read, and lets the kernel learn now that STATX is not answered here (see session.ts): if it
+    // first asked after this process has gone, even an fstat of an open file would fail.
+    await stat(mountpoint);
     log.debug(
       { mountpoint, protocol: `7.${minor}`, passthrough: connection.passthrough },
       'the kernel and the driver agree',
