@@ -15,18 +15,27 @@ import { formatBytes } from '../daemon/amount.js';
 import { demoPool } from '../demo/demo-pool.js';
 import { FakeHub } from '../demo/fake-hub.js';
 import { errnoNumber, messageOf, systemErrorCode, TmaxError } from '../errors.js';
+import { topMountAt } from '../fuse/mount-table.js';
 import { packageRoot } from '../version.js';
+import { onLostOutput } from './process-end.js';
 
 /** Each command of the demo takes a second or two; one that takes this long hangs. */
 const COMMAND_TIMEOUT_MS = 60_000;
+
+const EXECUTABLE = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
 
 interface Stage {
   readonly hub: FakeHub;
   readonly mountpoint: string;
   readonly tmaxfs: (...args: string[]) => Promise<string>;
+  /** Ends what runs in children. */
+  readonly signal: AbortSignal;
 }
 
-/** Errors: ENOTSUP no FUSE here; any that shows that the product is broken. Nothing is left behind. */
+/**
+ * Nothing is left behind, also where it is ended by a signal, or by a reader that goes away.
+ * Errors: ENOTSUP no FUSE here; EINTR ended; any that shows that the product is broken.
+ */
 export async function demoCommand(): Promise<void> {
   await requireFuse();
   const folder = await mkdtemp(join(tmpdir(), 'tmaxfs-demo-'));
@@ -34,37 +43,45 @@ export async function demoCommand(): Promise<void> {
   await mkdir(mountpoint);
   const repository = await demoPool();
   const hub = await FakeHub.start({ repositories: [repository.served] });
-  const tmaxfs = runner({ folder, endpoint: hub.endpoint });
+  const ending = new AbortController();
+  const commands = new Commands({ folder, endpoint: hub.endpoint, signal: ending.signal });
+  const stage = { hub, mountpoint, tmaxfs: commands.run.bind(commands), signal: ending.signal };
   try {
-    say(`A small pool of real Apptainer images is served by a Hub on this machine, ${hub.endpoint}.`);
-    step('Mount it: nothing is downloaded but the list of tasks.');
-    const mounting = [
-      '--repo',
-      repository.served.name,
-      '--cache-dir',
-      join(folder, 'cache'),
-      '--log-file',
-      join(folder, 'log'),
-    ];
-    say(await tmaxfs('mount', mountpoint, ...mounting));
-    try {
-      await show({ hub, mountpoint, tmaxfs }, repository);
-    } finally {
-      step('Unmount; the daemon ends.');
-      say(await tmaxfs('unmount', mountpoint));
-    }
-    say('Done: nothing is left behind. To mount the real pool: tmaxfs mount /tmax   (see README.md)');
+    await Promise.race([calledOff(), perform(stage, folder, repository)]);
   } finally {
+    ending.abort();
+    await commands.takeAway(mountpoint);
     await hub.close();
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-async function show(
-  { hub, mountpoint, tmaxfs }: Stage,
-  repository: Awaited<ReturnType<typeof demoPool>>,
-): Promise<void> {
-  const { tasks } = repository;
+/** Resolves where nobody reads any more. Errors: EINTR a signal. */
+function calledOff(): Promise<void> {
+  return new Promise((resolve, reject) => {
+    onLostOutput(() => resolve());
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      process.on(signal, () => reject(new TmaxError('EINTR', `${signal}: nothing is left behind`, { source: 'cli' })));
+    }
+  });
+}
+
+type Repository = Awaited<ReturnType<typeof demoPool>>;
+
+async function perform(stage: Stage, folder: string, repository: Repository): Promise<void> {
+  const { hub, mountpoint, tmaxfs } = stage;
+  say(`A small pool of real Apptainer images is served by a Hub on this machine, ${hub.endpoint}.`);
+  say(`"." stands for ${folder}, which is removed at the end.`);
+  step('Mount it: nothing is downloaded but the list of tasks.');
+  const places = ['--cache-dir', join(folder, 'cache'), '--log-file', join(folder, 'log')];
+  say(await tmaxfs('mount', mountpoint, '--repo', repository.served.name, ...places));
+  await show(stage, repository);
+  step('Unmount; the daemon ends.');
+  say(await tmaxfs('unmount', mountpoint));
+  say('Done: nothing is left behind. To mount the real pool: tmaxfs mount /tmax   (see README.md)');
+}
+
+async function show({ hub, mountpoint, tmaxfs, signal }: Stage, { tasks }: Repository): Promise<void> {
   step('Look around: every task is there, with its true size.');
   for (const view of await readdir(mountpoint)) {
     say(`${view}/`);
@@ -96,10 +113,10 @@ async function show(
   step(`Open ${tasks.damaged.name}, which was published broken: its size and sha256 agree, its file system is gone.`);
   say(`refused with ${await refusal(join(mountpoint, tasks.damaged.name))}; not one byte of it could be read.`);
 
-  await runInApptainer(sound);
+  await runInApptainer(sound, signal);
   step('What the daemon says of itself:');
   say(await tmaxfs('status', mountpoint));
-  step('Which tasks can be opened, counted against the map:');
+  step('Which tasks can be opened, counted against the map (exit code 1: one of them can not):');
   say(await tmaxfs('coverage', mountpoint));
 }
 
@@ -132,7 +149,7 @@ async function refusal(path: string): Promise<string> {
   throw new TmaxError('EIO', `${path} is broken and could be opened: please report this`, { source: 'demo' });
 }
 
-async function runInApptainer(image: string): Promise<void> {
+async function runInApptainer(image: string, cancelSignal: AbortSignal): Promise<void> {
   const version = await execa('apptainer', ['--version'], { reject: false, timeout: COMMAND_TIMEOUT_MS });
   if (version.failed) {
     say(
@@ -144,6 +161,7 @@ async function runInApptainer(image: string): Promise<void> {
   const run = await execa('apptainer', ['exec', image, '/bin/busybox', 'echo', 'hello from inside the image'], {
     reject: false,
     timeout: COMMAND_TIMEOUT_MS,
+    cancelSignal,
   });
   say(run.failed ? `apptainer could not run it here: ${run.stderr}` : run.stdout);
 }
@@ -164,25 +182,53 @@ async function requireFuse(): Promise<void> {
   }
 }
 
-/** Runs this very package's commands, showing each, away from whatever the user's environment says of the real Hub. */
-function runner({ folder, endpoint }: { folder: string; endpoint: string }): Stage['tmaxfs'] {
-  const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
-  const environment = Object.fromEntries(
-    Object.entries(process.env).filter(
+/** This very package's commands, away from whatever the user's environment says of the real Hub. */
+class Commands {
+  readonly #folder: string;
+  readonly #signal: AbortSignal;
+  readonly #environment: Readonly<Record<string, string | undefined>>;
+  /** Resolves when no command runs. */
+  #idle: Promise<unknown> = Promise.resolve();
+
+  constructor({ folder, endpoint, signal }: { folder: string; endpoint: string; signal: AbortSignal }) {
+    this.#folder = folder;
+    this.#signal = signal;
+    const own = Object.entries(process.env).filter(
       ([name]) => !/^(hf_|hugging|tmaxfs_|https?_proxy|no_proxy|ssl_cert)/i.test(name),
-    ),
-  );
-  return async (...args) => {
-    process.stdout.write(`  $ tmaxfs ${args.join(' ').replaceAll(folder, '.')}\n`);
-    const { stdout, stderr, exitCode } = await execa(process.execPath, [executable, ...args], {
-      env: { ...environment, HF_ENDPOINT: endpoint, HF_HOME: join(folder, 'hf') },
+    );
+    this.#environment = { ...Object.fromEntries(own), HF_ENDPOINT: endpoint, HF_HOME: join(folder, 'hf') };
+  }
+
+  /** Shows a command, and what it says. */
+  async run(...args: string[]): Promise<string> {
+    process.stdout.write(`  $ tmaxfs ${args.join(' ').replaceAll(this.#folder, '.')}\n`);
+    const running = this.#start(args, { cancelSignal: this.#signal });
+    this.#idle = running;
+    const { stdout, stderr, exitCode } = await running;
+    // Coverage has found the broken image.
+    const isDone = exitCode === 0 || (args[0] === 'coverage' && stdout !== '');
+    if (!isDone) throw new TmaxError('EIO', `tmaxfs ${args[0]} failed: ${stderr || stdout}`, { source: 'demo' });
+    return stdout.replaceAll(this.#folder, '.');
+  }
+
+  /** Once no command runs any more: whatever is mounted, out of the tree. */
+  async takeAway(mountpoint: string): Promise<void> {
+    await this.#idle;
+    if (topMountAt(mountpoint) !== undefined) await this.#start(['unmount', mountpoint, '--lazy'], {});
+  }
+
+  #start(args: readonly string[], options: { readonly cancelSignal?: AbortSignal }) {
+    return execa(process.execPath, [EXECUTABLE, ...args], {
+      env: this.#environment,
       extendEnv: false,
       reject: false,
+      // A group of its own: who ends the demo leaves it to the demo to end this.
+      detached: true,
+      stdin: 'ignore',
       timeout: COMMAND_TIMEOUT_MS,
+      ...options,
     });
-    if (exitCode !== 0) throw new TmaxError('EIO', `tmaxfs ${args[0]} failed: ${stderr || stdout}`, { source: 'demo' });
-    return stdout.replaceAll(folder, '.');
-  };
+  }
 }
 
 let steps = 0;

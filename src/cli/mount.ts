@@ -98,7 +98,8 @@ function lastReport(daemon: ChildProcess): Promise<LastReport> {
 function callOffWhenEnded(): Promise<never> {
   return new Promise((_resolve, reject) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-      process.once(signal, () => {
+      // A second one changes nothing: calling off takes a moment, and is bounded.
+      process.on(signal, () => {
         reject(new TmaxError('EINTR', `called off (${signal}): nothing is mounted`, { source: 'cli' }));
       });
     }

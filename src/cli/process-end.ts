@@ -12,6 +12,8 @@ const FLUSH_LIMIT_MS = 5_000;
 
 /** Ends the process with `process.exitCode`, its words written. */
 export async function endProcess(): Promise<void> {
+  // A write that has failed says so only in the next turn.
+  await new Promise((resolve) => setImmediate(resolve));
   await Promise.all([flushed(process.stdout), flushed(process.stderr)]);
   const exitCode = Number(process.exitCode ?? 0);
   try {

@@ -12,13 +12,15 @@ const PERCENT = /^(\d+(?:\.\d+)?)\s*%$/;
 const DURATION = /^(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?$/;
 const MILLISECONDS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
+const SIZE_FORMS = 'write bytes, or 64M, 200G, 2T, or a share as 5%';
+
 /** Errors: EINVAL naming the text and the forms that are understood. */
 export function parseAmount(text: string): Amount {
   const share = PERCENT.exec(text.trim());
   if (share !== null) {
     const percent = Number(share[1]);
     if (percent <= 100) return { percent };
-    throw new TmaxError('EINVAL', `"${text}" is a share above 100%`, { source: 'settings' });
+    throw new TmaxError('EINVAL', `"${text}" is a share above 100%: ${SIZE_FORMS}`, { source: 'settings' });
   }
   return { bytes: parseBytes(text) };
 }
@@ -29,9 +31,7 @@ export function parseBytes(text: string): number {
   const bytes =
     match === null ? Number.NaN : Math.floor(Number(match[1]) * (UNITS[(match[2] ?? '').toUpperCase()] ?? Number.NaN));
   if (Number.isSafeInteger(bytes)) return bytes;
-  throw new TmaxError('EINVAL', `"${text}" is no size: write bytes, or 64M, 200G, 2T, or a share as 5%`, {
-    source: 'settings',
-  });
+  throw new TmaxError('EINVAL', `"${text}" is no size: ${SIZE_FORMS}`, { source: 'settings' });
 }
 
 /** setTimeout can't wait longer than this, and would fire at once instead. */
