@@ -71,8 +71,8 @@ test.serial('wrong usage is told: nothing chosen, no such variant, no such file'
 });
 
 test.serial('an open goes before a running prefetch, which gives way and goes on where it was', async (t) => {
-  const { files, tasks } = smallPool(3, 4 * MIB);
-  const pool = await MountedPool.start(t, { files, tasks, args: ['--max-fetches', '1'] });
+  const { files, tasks } = smallPool(3, 3 * MIB);
+  const pool = await MountedPool.start(t, { files, tasks, args: ['--max-fetches', '1', '--idle-timeout', '60'] });
   pool.hub.fault({
     server: 'cdn',
     path: 'images/0.sif',
@@ -92,7 +92,7 @@ test.serial('an open goes before a running prefetch, which gives way and goes on
 });
 
 test.serial('ending the command ends the fetching, what has arrived stays, and a second run goes on', async (t) => {
-  const { files, tasks } = smallPool(2, 4 * MIB);
+  const { files, tasks } = smallPool(2, 3 * MIB);
   const pool = await MountedPool.start(t, { files, tasks });
   const stall = pool.hub.fault({ server: 'cdn', fault: { kind: 'stall', afterBytes: MIB }, requests: 'every' });
   const command = execa(
