@@ -10,6 +10,7 @@ import type { CommandResult } from '../support/command.js';
 import { eventually, ORDINARY_UID } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
 import { overlayFolder } from '../support/overlay.js';
+import { hasEnded } from '../support/processes.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 import type { Lifetime } from '../support/temporary.js';
 
@@ -135,7 +136,6 @@ for (const variant of ['passthrough', 'relayed, cache on an overlay', 'an ordina
   define('splice moves the content of the file into a pipe', async (t) => {
     const script = `
 import os, sys, hashlib
-import { hasEnded } from '../support/processes.js';
 source = os.open(sys.argv[1], os.O_RDONLY)
 reading, writing = os.pipe()
 digest = hashlib.sha256()
