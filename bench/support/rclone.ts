@@ -18,6 +18,8 @@ export async function mountByRclone(lifetime: Lifetime, folder: string): Promise
   const rclone = execa('rclone', ['mount', folder, mountpoint, ...options], { reject: false });
   lifetime.teardown(async () => {
     await execa('umount', ['-l', mountpoint], { reject: false });
+    // It would wait for ever where another mount namespace keeps the mount.
+    rclone.kill('SIGKILL');
     await rclone;
   });
   await eventually('rclone has mounted', () => topMountAt(mountpoint) !== undefined || undefined);
