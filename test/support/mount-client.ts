@@ -140,7 +140,7 @@ export function identity(user: User): { uid?: number; gid?: number } {
 }
 
 const POLL_INTERVAL_MS = 10;
-const EVENTUALLY_LIMIT_MS = 10_000;
+const EVENTUALLY_LIMIT_MS = 30_000;
 
 /** Asks again and again until there is an answer; fails loudly after 10 s. */
 export async function eventually<Value>(
