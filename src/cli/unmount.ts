@@ -12,13 +12,12 @@ import { unmount } from '../fuse/unmount.js';
 
 /** How long the daemon is waited for after its mount has gone. */
 const DAEMON_END_TIMEOUT_MS = 10_000;
-/** With --lazy it goes on for as long as files are open: only one that ends right away is waited for. */
-const LAZY_END_TIMEOUT_MS = 1_000;
 const POLL_MS = 50;
 
 /** All of its status that matters here. */
 const statusShape = v.object({
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  kernel: v.object({ openHandles: v.number() }),
   opens: v.object({ waiting: v.array(v.object({ pid: v.number(), name: v.string() })) }),
 });
 
@@ -31,8 +30,10 @@ export async function unmountCommand(mountpoint: string, options: { readonly laz
   }
   const daemon = await daemonStatus(path);
   await unmount(path, { lazy: options.lazy, knownHolders: daemon?.opens.waiting.map(waitingHolder) ?? [] });
-  if (daemon === undefined || (await hasEnded(daemon.pid, options.lazy ? LAZY_END_TIMEOUT_MS : DAEMON_END_TIMEOUT_MS)))
-    return;
+  if (daemon === undefined) return;
+  // With --lazy it is known beforehand whether there is something to wait for, and nobody wants to.
+  const ends = options.lazy ? daemon.kernel.openHandles === 0 : await hasEnded(daemon.pid);
+  if (ends) return;
   process.stdout.write(`detached; the daemon (pid ${daemon.pid}) goes on until what is open there is closed\n`);
 }
 
@@ -61,8 +62,8 @@ function commandOf(pid: number): string {
   }
 }
 
-async function hasEnded(pid: number, limitMs: number): Promise<boolean> {
-  const deadlineMs = performance.now() + limitMs;
+async function hasEnded(pid: number): Promise<boolean> {
+  const deadlineMs = performance.now() + DAEMON_END_TIMEOUT_MS;
   while (isRunning(pid)) {
     if (performance.now() >= deadlineMs) return false;
     await delay(POLL_MS);
