@@ -398,7 +398,13 @@ export class BlobCache {
 
   /** To be queued once somebody waits for it. */
   #makeFlight(address: BlobAddress, label: OpenLabel): Flight {
-    const progress: FetchProgress = { phase: 'queued', receivedBytes: 0, source: undefined };
+    const progress: FetchProgress = {
+      phase: 'queued',
+      receivedBytes: 0,
+      source: undefined,
+      faults: 0,
+      lastFault: undefined,
+    };
     const flight: Flight = {
       address,
       label,

@@ -8,7 +8,7 @@
 
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../errors.js';
-import type { BlobAddress, Download, Source } from '../sources/source.js';
+import type { BlobAddress, Download, DownloadOptions, Source } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Quarantine, RefusalLevel } from './quarantine.js';
@@ -37,7 +37,8 @@ type Answer =
   | { readonly kind: 'failed'; readonly error: TmaxError };
 
 /**
- * Fills the partial file. `onSource` is told whom is asked, `onProgress` how many bytes are on disk.
+ * Fills the partial file. `onSource` is told whom is asked, `onProgress` how many bytes are on disk,
+ * `onRetry` why another request follows.
  * Errors: EBADMSG wrong bytes from whoever had any (and quarantined); EHOSTUNREACH offline; those of `Source.download`.
  */
 export async function downloadProven(
@@ -47,6 +48,7 @@ export async function downloadProven(
   watch: {
     readonly onSource: (name: string) => void;
     readonly onProgress: (receivedBytes: number) => void;
+    readonly onRetry: (reason: string) => void;
     readonly signal: AbortSignal;
   },
 ): Promise<ProvenDownload> {
@@ -66,6 +68,7 @@ export async function downloadProven(
       await partial.handle.truncate(0);
       watch.onProgress(0);
       const { finding } = answer.refusal;
+      watch.onRetry(finding.message);
       environment.log.warn(
         { blob: address.sha256, path: address.path, source: source.name, round, ...finding },
         `fetch: ${finding.message}`,
@@ -84,11 +87,11 @@ async function ask(
   source: Source,
   partial: LockedPartial,
   address: BlobAddress,
-  { signal, onProgress }: { readonly signal: AbortSignal; readonly onProgress: (receivedBytes: number) => void },
+  { signal, onProgress, onRetry }: Required<DownloadOptions>,
 ): Promise<Answer> {
   let download: Download;
   try {
-    download = await source.download(address, partial.path, { signal, onProgress });
+    download = await source.download(address, partial.path, { signal, onProgress, onRetry });
   } catch (thrown) {
     const error = toTmaxError(thrown, source.name);
     if (error.errno === 'EINTR') throw error;

@@ -27,6 +27,9 @@ export interface FetchProgress {
   phase: FetchPhase;
   receivedBytes: number;
   source: string | undefined;
+  /** Requests that failed and were followed by another, and what was wrong with the last of them. */
+  faults: number;
+  lastFault: string | undefined;
 }
 
 export interface FetchResult {
@@ -125,6 +128,10 @@ async function fetchInto(
     onProgress: (receivedBytes) => {
       progress.receivedBytes = receivedBytes;
       capacity.written(sha256, receivedBytes);
+    },
+    onRetry: (reason) => {
+      progress.faults += 1;
+      progress.lastFault = reason;
     },
   });
   progress.phase = 'verifying';

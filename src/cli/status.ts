@@ -36,20 +36,20 @@ async function oneMount(mountpoint: string, json: boolean): Promise<string> {
   return json ? `${JSON.stringify(status, null, 2)}\n` : printable(describe(status));
 }
 
+/** One that does not answer, or whose daemon is of a version with another document, is a line too. */
 async function severalMounts(mountpoints: readonly string[], json: boolean): Promise<string> {
   const answers = await Promise.all(
     mountpoints.map(async (mountpoint) => {
       try {
-        return { mountpoint, status: await statusOf(mountpoint) };
+        const status = await statusOf(mountpoint);
+        return { mountpoint, status, line: oneLine(status) };
       } catch (error) {
-        return { mountpoint, error: wordsOf(error) };
+        return { mountpoint, line: wordsOf(error) };
       }
     }),
   );
   if (json) return `${JSON.stringify(answers, null, 2)}\n`;
-  return printable(
-    answers.map(({ mountpoint, status, error }) => `${mountpoint}  ${error ?? oneLine(status)}\n`).join(''),
-  );
+  return printable(answers.map(({ mountpoint, line }) => `${mountpoint}  ${line}\n`).join(''));
 }
 
 async function statusOf(mountpoint: string): Promise<Status> {
@@ -87,8 +87,9 @@ function describe(status: Status): string {
   if (!/^[0-9a-f]{40}$/.test(status.revision)) lines.push(`  catalog   ${followed(follow)}`);
   for (const fetch of fetches.running.slice(0, MAX_SHOWN)) {
     const percent = Math.floor((100 * fetch.receivedBytes) / fetch.sizeBytes);
+    const faults = fetch.lastFault === null ? '' : `; attempt ${fetch.faults + 1}, after: ${fetch.lastFault}`;
     lines.push(
-      `    ${fetch.name}  ${fetch.phase} ${percent}% of ${formatBytes(fetch.sizeBytes)}, ${fetch.seconds} s, ${fetch.waiters} waiting`,
+      `    ${fetch.name}  ${fetch.phase} ${percent}% of ${formatBytes(fetch.sizeBytes)}, ${fetch.seconds} s, ${fetch.waiters} waiting${faults}`,
     );
   }
   lines.push(...section('quarantine', status.quarantine, describeRefusal));

@@ -63,6 +63,9 @@ export interface Status {
       readonly seconds: number;
       readonly waiters: number;
       readonly source: string | null;
+      /** Requests that failed and were followed by another; what was wrong with the last. */
+      readonly faults: number;
+      readonly lastFault: string | null;
     }[];
   };
   /** The search for bit rot, since this daemon started; null where it is off. */
@@ -164,6 +167,8 @@ export function describeStatus(parts: StatusParts): Status {
         seconds: Math.round((Date.now() - flight.startedAtMs) / 1000),
         waiters: flight.waiters,
         source: flight.source ?? null,
+        faults: flight.faults,
+        lastFault: flight.lastFault ?? null,
       })),
     },
     scrub: scrub === undefined ? null : { periodSeconds: (settings.scrubPeriodMs ?? 0) / 1000, ...scrub },

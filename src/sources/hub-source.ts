@@ -52,17 +52,20 @@ export class HubSource implements Source {
     return this.#threads.threadCount;
   }
 
-  async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+  async download(blob: BlobAddress, partialPath: string, options: DownloadOptions): Promise<Download> {
     const { log, token } = this.#settings;
     const { path, sha256 } = blob;
     this.#transfers += 1;
     try {
       return await this.#threads.run(blob, partialPath, {
         connections: this.#connections(),
-        signal,
+        signal: options.signal,
         token,
-        onProgress,
-        onRetry: (note) => log.info({ path, sha256, ...note }, 'fetching on after a fault'),
+        onProgress: options.onProgress,
+        onRetry: (note) => {
+          log.info({ path, sha256, ...note }, 'fetching on after a fault');
+          options.onRetry?.(note.reason);
+        },
       });
     } finally {
       this.#transfers -= 1;

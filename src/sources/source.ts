@@ -22,6 +22,8 @@ export interface DownloadOptions {
   readonly signal: AbortSignal;
   /** Called as bytes arrive, with all that is on disk so far (resumed bytes included). */
   readonly onProgress?: (receivedBytes: number) => void;
+  /** Called where a request failed and another follows, with what was wrong. */
+  readonly onRetry?: (reason: string) => void;
 }
 
 export interface Download {

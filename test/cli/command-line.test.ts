@@ -139,3 +139,24 @@ test('an environment twin sets its option, and a flag wins over it', async (t) =
   const byFlag = await tmaxfs(['mount', folder, '--repo', 'still-wrong'], { TMAXFS_REPO: 'also-wrong' });
   t.regex(byFlag.stderr, /still-wrong/);
 });
+
+test('an empty twin counts as unset', async (t) => {
+  const folder = temporaryFolder(t);
+  const twins = ['CACHE_SIZE', 'CACHE_DIR', 'VERIFY', 'UID', 'LOG_FILE', 'OPEN_TIMEOUT', 'OFFLINE', 'ALLOW_OTHER'];
+  const env = { HOME: folder, ...Object.fromEntries(twins.map((name) => [`TMAXFS_${name}`, ''])) };
+  const { exitCode, stderr } = await tmaxfs(['mount', join(folder, 'absent')], env);
+  t.is(exitCode, 1, 'all of the words were understood');
+  t.regex(stderr, /does not exist/);
+});
+
+test('an empty path is wrong usage', async (t) => {
+  const folder = temporaryFolder(t);
+  for (const words of [
+    ['mount', ''],
+    ['mount', folder, '--cache-dir', ''],
+    ['mount', folder, '--log-file', ''],
+    ['unmount', ''],
+  ]) {
+    t.is((await tmaxfs(words, { HOME: folder })).exitCode, 2, words.join(' '));
+  }
+});

@@ -95,8 +95,35 @@ test('a scrub period may be longer than any timer can wait, and may be off', (t)
   t.is(readSettings({ ...WORDS, scrub: 'off' }, {}).scrubPeriodMs, undefined);
 });
 
-test('an endpoint that is no web address is refused', (t) => {
-  t.throws(() => readSettings(WORDS, { HF_ENDPOINT: 'file:///etc' }), { message: /HF_ENDPOINT/ });
+for (const endpoint of [
+  'file:///etc',
+  'user:SECRET@host:1',
+  'http://user:SECRET@host',
+  'http://SECRET@host/x',
+  'http://host/?token=SECRET',
+]) {
+  test(`an endpoint that is no mere web address is refused, and no secret repeated: ${endpoint}`, (t) => {
+    const error = t.throws(() => readSettings(WORDS, { HF_ENDPOINT: endpoint }), { message: /^HF_ENDPOINT/ });
+    t.false(error?.message.includes('SECRET'));
+  });
+}
+
+test('a wrong amount is a usage error that names its option, or its variable', (t) => {
+  for (const [name, wrong, start] of [
+    ['cacheSize', 'lots', '--cache-size: "lots" is no size'],
+    ['reserveFree', '200%', '--reserve-free: "200%" is a share above 100%'],
+    ['openTimeout', 'never', '--open-timeout: "never" is no duration'],
+    ['scrub', '-1', '--scrub: '],
+    ['follow', 'x', '--follow: '],
+    ['minSpeed', 'x', '--min-speed: '],
+    ['connectTimeout', 'x', '--connect-timeout: '],
+    ['idleTimeout', 'x', '--idle-timeout: '],
+    ['cacheDir', '', '--cache-dir takes a path, not ""'],
+  ] as const) {
+    const error = t.throws(() => readSettings({ ...WORDS, [name]: wrong }, {}));
+    t.true(error?.message.startsWith(start), error?.message);
+  }
+  t.throws(() => readSettings(WORDS, { HF_HUB_ETAG_TIMEOUT: 'soon' }), { message: /^HF_HUB_ETAG_TIMEOUT: / });
 });
 
 test('yes is 1, on, yes and true in any case; everything else is no', (t) => {

@@ -157,3 +157,68 @@ test.serial('a user’s daemon leaves nothing in the runtime folder, and takes a
   t.is((await pool.tmaxfs(['unmount', pool.mountpoint])).exitCode, 0);
   t.false(existsSync(runtime));
 });
+
+test.serial('a twin that says no keeps others out, as its flag does', async (t) => {
+  for (const env of [{ TMAXFS_ALLOW_OTHER: '0' }, { TMAXFS_NO_ALLOW_OTHER: 'yes' }]) {
+    const pool = await MountedPool.start(t, { ...smallPool(1), env });
+    t.false(topMountAt(pool.mountpoint)?.superOptions.includes('allow_other'));
+  }
+  const env = { TMAXFS_ALLOW_OTHER: '0' };
+  const pool = await MountedPool.start(t, { ...smallPool(1), env, args: ['--allow-other'] });
+  t.true(topMountAt(pool.mountpoint)?.superOptions.includes('allow_other'));
+});
+
+test.serial('no secret of the environment is in the log', async (t) => {
+  const env = { HTTP_PROXY: 'user:SECRET@host:1', HTTPS_PROXY: 'http://user:SECRET@host:3128', NO_PROXY: '*' };
+  const pool = await MountedPool.start(t, {
+    ...smallPool(1),
+    env: { ...env, HF_TOKEN: 'hf_SECRET' },
+    readers: ['hf_SECRET'],
+  });
+  t.false(JSON.stringify(pool.log()).includes('SECRET'));
+  t.like(pool.log()[0], {
+    settings: {
+      proxy: {
+        httpProxy: 'set, but no address that can be read',
+        httpsProxy: 'http://host:3128',
+        noProxy: '*',
+      },
+    },
+  });
+});
+
+test.serial(
+  'status names the tasks, each reason once, what a fetch goes through, and several mounts in a line each',
+  async (t) => {
+    const pool = await MountedPool.start(t, smallPool(3));
+    pool.hub.fault({
+      server: 'cdn',
+      path: 'images/0.sif',
+      fault: { kind: 'corrupt', atByte: 100_000 },
+      requests: 'every',
+    });
+    await pool.run('cat', [pool.path('v/t0.sif')]);
+    pool.hub.fault({ server: 'hub', path: 'images/1.sif', fault: { kind: 'status', status: 403 }, requests: 'every' });
+    await pool.run('cat', [pool.path('v/t1.sif')]);
+    pool.hub.fault({ server: 'cdn', path: 'images/2.sif', fault: { kind: 'status', status: 503 }, requests: 'every' });
+    const waiting = pool.spawn(['cat', pool.path('v/t2.sif')]);
+    await eventually(
+      'it has failed once',
+      async () => ((await pool.status()).fetches.running[0]?.faults ?? 0) > 0 || undefined,
+    );
+    const { stdout } = await pool.tmaxfs(['status', pool.mountpoint]);
+    waiting.kill('SIGKILL');
+    await waiting;
+    t.regex(stdout, /^ {4}v\/t0: images\/0\.sif from hub: sha256-mismatch: /m);
+    t.is(stdout.split('what arrived has the sha256').length, 2, 'the reason is there once');
+    t.regex(stdout, /^ {4}\S+ v\/t1: .*EACCES: /m);
+    t.is(/^ {4}\S+ v\/t1: .*$/m.exec(stdout)?.[0].split('images/1.sif').length, 2, 'the path is there once');
+    t.regex(stdout, /^ {4}v\/t2 {2}fetching .*; attempt \d+, after: .*503/m);
+
+    const second = await MountedPool.start(t, smallPool(1));
+    const all = await pool.tmaxfs(['status']);
+    t.is(all.exitCode, 0);
+    for (const { mountpoint } of [pool, second])
+      t.true(all.stdout.includes(`${mountpoint}  test-org/test-pool@main (`));
+  },
+);
