@@ -260,6 +260,19 @@ export async function readExtendedAttribute(
   return Buffer.from(value.subarray(0, length));
 }
 
+/** Parameter of mallopt(3): from which size on an allocation is a mapping of its own, given back whole when it is freed. */
+const M_MMAP_THRESHOLD = -3;
+
+/** Has allocations of this size and more given back to the system when they are freed. Without effect where libc can't. */
+export function returnAllocationsFrom(sizeBytes: number): void {
+  try {
+    const koffi: typeof import('koffi') = createRequire(import.meta.url)('koffi');
+    koffi.load(null).func('int mallopt(int, int)')(M_MMAP_THRESHOLD, sizeBytes);
+  } catch {
+    // musl has no such call, and gives back by itself.
+  }
+}
+
 /**
  * Ends the process at once: no exit handlers, no waiting for threads that block in the kernel. Without koffi, by SIGKILL,
  * which does the same.

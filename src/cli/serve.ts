@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
+import { keepMemorySmall } from '../daemon/allocator.js';
 import type { Daemon } from '../daemon/daemon.js';
 import type { OpenLog } from '../daemon/log.js';
 import { lockMountpoint } from '../daemon/mount-lock.js';
@@ -74,8 +74,7 @@ async function start(
   logFile: string | undefined,
   signal: AbortSignal,
 ): Promise<Daemon> {
-  // While the catalog is read, V8 would make the young generation 48 MB large, and keep it for the life of the daemon.
-  setFlagsFromString('--semi-space-growth-factor=1');
+  keepMemorySmall();
   // Loaded only here: a starter that leaves the work to a daemon in the background does without.
   const { Daemon } = await import('../daemon/daemon.js');
   const calledOff = async (): Promise<never> => {

@@ -20,14 +20,17 @@ import { HttpClient } from './http-client.js';
 import { HubHttp } from './hub-http.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
 import { RateGovernor } from './rate-governor.js';
+import { SpentBuffers } from './spent-buffers.js';
 
 const { endpoint, http, retry, raceAfterMs, governorMemory }: FetchThreadData = workerData;
 const client = new HttpClient(http);
 const governor = new RateGovernor(governorMemory);
+const spentBuffers = new SpentBuffers();
 
 /** One transfer, from its job to its outcome. Never rejects. */
 export default async function fetchBlob({ blob, partialPath, connections, port }: FetchJob): Promise<FetchOutcome> {
   const link = new MainThread(port);
+  let writtenBytes: number | undefined;
   try {
     const hub = new HubHttp({ client, endpoint, token: () => link.token(), governor, maxPauseMs: retry.maxPauseMs });
     const download = await transferBlob(blob, partialPath, {
@@ -36,7 +39,11 @@ export default async function fetchBlob({ blob, partialPath, connections, port }
       connections,
       raceAfterMs,
       signal: link.signal,
-      onProgress: (bytes) => link.progress(bytes),
+      onProgress: (bytes) => {
+        link.progress(bytes);
+        spentBuffers.spend(bytes - (writtenBytes ?? bytes));
+        writtenBytes = bytes;
+      },
       onRetry: (note) => link.post({ type: 'retry', note }),
     });
     return { download };

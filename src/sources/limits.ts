@@ -85,13 +85,13 @@ export const FAMILY_ATTEMPT_MS = 250;
 export const READ_BACK_BYTES = 1024 * 1024;
 
 /** Bytes received and not yet written, per blob: beyond, its connections are held back until the disk has caught up. */
-export const MAX_UNWRITTEN_BYTES = 8 * 1024 * 1024;
+export const MAX_UNWRITTEN_BYTES = 2 * 1024 * 1024;
 
 /**
  * A blob that comes over several connections comes in pieces of this size. One piece per connection is held in memory
  * at most, until those before it are complete: large enough to hide a round trip, small enough to be held.
  */
-export const PIECE_BYTES = 8 * 1024 * 1024;
+export const PIECE_BYTES = 4 * 1024 * 1024;
 
 /** Threads that fetch: one takes in and hashes about 500 MiB/s, and a machine has other things to do. */
 export const MAX_FETCH_THREADS = 4;
@@ -112,4 +112,4 @@ export const CONNECTIONS_PER_BLOB = 4;
  * Connections that all blobs together should take: many blobs fill a link by one connection each. A connection holds up
  * to `PIECE_BYTES` in memory, so this bounds memory too.
  */
-export const MAX_CONNECTIONS_IN_ALL = 16;
+export const MAX_CONNECTIONS_IN_ALL = 8;

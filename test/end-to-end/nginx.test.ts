@@ -57,7 +57,7 @@ test.serial(
       t.true(ranges.every(({ status, authorization }) => status === '206' && authorization === '-'));
       const parts = ranges.map(({ range }) => /^bytes=(\d+)-(\d+)$/.exec(range)?.slice(1).map(Number) ?? []);
       parts.sort(([a = 0], [b = 0]) => a - b);
-      t.is(parts.length, Math.ceil(sizeBytes / (8 * MIB)), 'over several connections');
+      t.is(parts.length, Math.ceil(sizeBytes / (4 * MIB)), 'over several connections');
       let at = 0;
       for (const [start, end = 0] of parts) {
         t.is(start, at, 'no byte is asked for twice, none left out');
