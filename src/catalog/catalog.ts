@@ -6,7 +6,7 @@
  * unresolvable. Both are counted with their reasons, neither stops the rest.
  */
 
-import { TmaxError } from '../errors.js';
+import { messageOf, TmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import { nameProblem, pathProblem, printable } from './names.js';
 
@@ -167,7 +167,11 @@ function parseTaskMap(sources: CatalogSources): [string, unknown][] {
   try {
     json = JSON.parse(sources.taskMap);
   } catch (cause) {
-    throw new TmaxError('EBADMSG', `${where} is not JSON`, { cause, source: 'catalog', level: 'error' });
+    throw new TmaxError('EBADMSG', `${where} is not JSON: ${messageOf(cause)}`, {
+      cause,
+      source: 'catalog',
+      level: 'error',
+    });
   }
   if (isObject(json)) return Object.entries(json);
   throw new TmaxError('EBADMSG', `${where} is not an object of variants`, { source: 'catalog', level: 'error' });

@@ -12,6 +12,7 @@ import { TmaxError, wordsOf } from '../errors.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
 import { version } from '../version.js';
 import { endProcess, endWhenNobodyReads } from './process-end.js';
+import { printable } from './table.js';
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
@@ -26,7 +27,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   } catch (error) {
     process.exitCode = exitCodeOf(error);
     // Commander has written its own words already.
-    if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${wordsOf(error)}\n`);
+    if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${printable(wordsOf(error))}\n`);
   }
   await endProcess();
 }

@@ -181,7 +181,7 @@ function openLines(file: string): LineFile {
   try {
     descriptor = openSync(file, 'w');
   } catch (cause) {
-    throw new TmaxError('EACCES', `the report ${file} can't be written`, { cause, source: 'cli' });
+    throw new TmaxError('EACCES', `the report ${file} can't be written: ${messageOf(cause)}`, { cause, source: 'cli' });
   }
   return { write: (line) => void writeSync(descriptor, `${line}\n`), close: () => closeSync(descriptor) };
 }

@@ -139,3 +139,25 @@ test.serial('a cache that most images can never fit into is warned of', async (t
   t.regex(stdout, /^warning: 2 of 2 images can't be opened: .*--cache-size, 1\.0 KiB.*the largest has \d/m);
   t.is(pool.log().filter(({ msg }) => /can't be opened/.test(String(msg))).length, 1);
 });
+
+test.serial('on a terminal each event is one line of words, without the whole of the settings', async (t) => {
+  const pool = await MountedPool.prepare(t, smallPool(1));
+  const words = pool.mountCommand.filter(
+    (word) => !word.startsWith('--log') && ![pool.logFile, 'debug'].includes(word),
+  );
+  const command = [process.execPath, ...pool.executable, ...words, '--foreground'].map((word) => `'${word}'`).join(' ');
+  const terminal = pool.spawn(['script', '--quiet', '--return', '--command', command, '/dev/null']);
+  await eventually('it is mounted', () => existsSync(pool.path('v')) || undefined);
+  t.is((await pool.tmaxfs(['unmount', pool.mountpoint])).exitCode, 0);
+  const { stdout } = await terminal;
+  const lines = String(stdout)
+    .replaceAll(/\u001b\[\d+m/g, '')
+    .trim()
+    .split(/\r?\n/);
+  t.true(
+    lines.every((line) => /^\[\d\d:\d\d:\d\d\] [A-Z]+: /.test(line)),
+    String(stdout),
+  );
+  t.is(lines.filter((line) => /mounted: the tree is readable/.test(line)).length, 1);
+  t.false(lines.some((line) => line.includes('openTimeoutMs')));
+});

@@ -1,7 +1,7 @@
 /** Gets an opened /dev/fuse that is mounted somewhere: by mount(2) for root, by fusermount3 for everybody else. */
 
 import { closeSync, openSync } from 'node:fs';
-import { systemErrorCode, TmaxError } from '../../errors.js';
+import { messageOf, systemErrorCode, TmaxError } from '../../errors.js';
 import { MS_NODEV, MS_NOSUID, MS_RDONLY, mount } from '../../libc.js';
 import { DEVICE_REMEDY, mountAsUser } from '../fusermount.js';
 import { MOUNT_TYPE } from '../mount-table.js';
@@ -61,6 +61,10 @@ function mountFailed(mountpoint: string, error: unknown): TmaxError {
         source: 'kernel',
       });
     default:
-      return new TmaxError('EIO', `can't mount on ${mountpoint}`, { cause: error, source: 'kernel', level: 'error' });
+      return new TmaxError('EIO', `can't mount on ${mountpoint}: ${messageOf(error)}`, {
+        cause: error,
+        source: 'kernel',
+        level: 'error',
+      });
   }
 }
