@@ -10,6 +10,7 @@ import { packagePath, packageRoot } from './paths.js';
 const TREE = process.env['SYSTEMD_ROOT'] ?? '/var/cache/tmaxfs-systemd-root';
 const BOOT_TIMEOUT_MS = 60_000;
 const COMMAND_TIMEOUT_MS = 90_000;
+const POWEROFF_TIMEOUT_MS = 20_000;
 const POLL_MS = 100;
 
 /** Whether the tree has been built. Tests that need it are skipped where not, and `.ci/run` takes that for a failure. */
@@ -44,12 +45,16 @@ export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
     );
   t.teardown(async () => {
     if (leader !== undefined) await run('systemctl poweroff');
-    else container.kill();
-    await container;
+    // What does not go by itself is ended; a test must never wait for it.
+    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+      const hasEnded = await Promise.race([container.then(() => true), delay(POWEROFF_TIMEOUT_MS, false)]);
+      if (hasEnded) return;
+      container.kill(signal);
+    }
   });
   const deadlineMs = Date.now() + BOOT_TIMEOUT_MS;
   while (Date.now() < deadlineMs) {
-    leader ??= firstChild(container.pid);
+    leader = systemdBelow(container.pid);
     const state = leader === undefined ? '' : (await run('systemctl is-system-running')).stdout;
     // Degraded: a container can't load kernel modules.
     if (state === 'running' || state === 'degraded') return { run };
@@ -58,12 +63,13 @@ export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
   throw new Error(`systemd did not come up within ${BOOT_TIMEOUT_MS / 1000} s`);
 }
 
-function firstChild(pid: number | undefined): number | undefined {
+/** The container's first process, once it is there: before that, systemd-nspawn has a child that only prepares it. */
+function systemdBelow(pid: number | undefined): number | undefined {
   try {
     const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ');
-    return children[0] === '' ? undefined : Number(children[0]);
+    return children.map(Number).find((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'systemd\n');
   } catch {
-    // The container has not forked yet.
+    // The container has not forked yet, or a child has just ended.
     return undefined;
   }
 }
