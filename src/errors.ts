@@ -32,7 +32,7 @@ export type ErrnoName =
   | 'ESTALE'
   | 'ETIMEDOUT';
 
-/** The part of the system in which an error arose; `source` may also be the name of a source of bytes, as "hub". */
+/** How loudly an error is logged where it ends. */
 export type ErrorLevel = 'debug' | 'info' | 'warn' | 'error';
 
 export interface TmaxErrorOptions {

@@ -2,9 +2,9 @@
 
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { keepMemorySmall } from '../daemon/allocator.js';
 import type { Daemon } from '../daemon/daemon.js';
 import type { OpenLog } from '../daemon/log.js';
+import { keepMemorySmall } from '../daemon/memory.js';
 import { lockMountpoint } from '../daemon/mount-lock.js';
 import { type Notify, serviceNotifier } from '../daemon/service-notification.js';
 import type { Settings } from '../daemon/settings.js';
