@@ -1,0 +1,85 @@
+/** The commands that start, change and end a daemon. */
+
+import { dirname } from 'node:path';
+import type { Command } from 'commander';
+import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
+import { defaultLogFile } from '../daemon/log-place.js';
+import { DRIVERS, defaultThreads, LOG_LEVELS } from '../daemon/settings.js';
+import { VERIFY_LEVELS } from '../verify/verdict.js';
+import { ALLOW_OTHER, cacheDirectoryOption, flag, option, repositoryOption, revisionOption } from './option.js';
+
+/** Adds `mount`, `unmount` and `reload`. */
+export function defineMount(tmaxfs: Command): void {
+  tmaxfs
+    .command('mount')
+    .description('mount a pool; returns when its tree is readable')
+    .argument('<mountpoint>', 'an empty folder')
+    .addOption(repositoryOption())
+    .addOption(revisionOption())
+    .addOption(cacheDirectoryOption())
+    .addOption(
+      option('--cache-size <size>', 'most that the cache may hold, bytes or share of the disk').default('200G'),
+    )
+    .addOption(option('--reserve-free <size>', 'what the cache leaves free on its disk').default('5%'))
+    .addOption(
+      option('--verify <level>', 'what is proven before an image can be seen')
+        .choices(VERIFY_LEVELS)
+        .default('structure'),
+    )
+    .addOption(option('--verify-threads <number>', 'threads that prove images').default(String(defaultThreads())))
+    .addOption(
+      option('--arch <which>', 'serve images for any machine, or refuse those that are not for this host')
+        .choices(SERVED_ARCHITECTURES)
+        .default('any'),
+    )
+    .addOption(option('--scrub <period>', 'hash every idle image once in that time, or "off"').default('30d'))
+    .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
+    .addOption(option('--connections <number>', 'connections that one image may come over').default('4'))
+    .addOption(option('--max-fetches <number>', 'images fetched at one time').default('8'))
+    .addOption(option('--connect-timeout <duration>', 'longest wait for a connection').default('10'))
+    .addOption(
+      option('--first-byte-timeout <duration>', 'longest wait for an answer (default: HF_HUB_ETAG_TIMEOUT, or 30)'),
+    )
+    .addOption(
+      option('--idle-timeout <duration>', 'longest silence within a body (default: HF_HUB_DOWNLOAD_TIMEOUT, or 20)'),
+    )
+    .addOption(
+      option('--min-speed <size>', 'bytes a second below which a connection is given up; 0: never').default('16K'),
+    )
+    .addOption(option('--follow <period>', 'how often a branch or tag is resolved anew, or "off" (default: off)'))
+    .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
+    .addOption(flag(ALLOW_OTHER, 'let other users in').default(process.getuid?.() === 0, 'yes for root, else no'))
+    .addOption(flag('--no-allow-other', 'keep other users out'))
+    .addOption(option('--uid <number>', 'owner shown for every file (default: this user)'))
+    .addOption(option('--gid <number>', 'group shown for every file (default: this group)'))
+    .addOption(flag('--offline', 'serve what is on this disk, ask no network').default(false))
+    .addOption(flag('--foreground', 'stay here and log to standard error').default(false))
+    .addOption(
+      option(
+        '--log-file <file>',
+        `log into a file, rolled by size (default in the background: ${dirname(defaultLogFile('/x', process.env))}/<mount point>.log, and "tmaxfs status" shows it)`,
+      ),
+    )
+    .addOption(option('--log-level <level>', 'least level that is logged').choices(LOG_LEVELS).default('info'))
+    .action(async (mountpoint: string, options) =>
+      (await import('./mount.js')).mount({ ...options, mountpoint }, argvTail()),
+    );
+
+  tmaxfs
+    .command('unmount')
+    .description('unmount and end the daemon')
+    .argument('<mountpoint>')
+    .addOption(flag('--lazy', 'detach now, even if busy; files that are open go on working').default(false))
+    .action(async (mountpoint: string, options) => (await import('./unmount.js')).unmountCommand(mountpoint, options));
+
+  tmaxfs
+    .command('reload')
+    .description('look for a newer commit of the revision now, and show it')
+    .argument('[mountpoint]', 'may be left out where there is one')
+    .action(async (mountpoint: string | undefined) => (await import('./reload.js')).reloadCommand(mountpoint));
+}
+
+/** The words after `mount`, to be handed to a daemon in the background unchanged. */
+function argvTail(): readonly string[] {
+  return process.argv.slice(3);
+}

@@ -1,0 +1,45 @@
+/**
+ * Options as every command has them: each that configures a daemon can be set by an environment variable of the same name too.
+ */
+
+import { Option } from 'commander';
+import { isYes } from '../daemon/settings.js';
+
+/** The one flag that is on by default, for root. */
+export const ALLOW_OTHER = '--allow-other';
+
+export function repositoryOption(): Option {
+  return option('--repo <owner/name>', 'dataset repository on the Hub').default('wAI-org/tmax-image-pool');
+}
+
+export function revisionOption(): Option {
+  return option('--revision <name>', 'branch, tag or commit').default('main');
+}
+
+export function cacheDirectoryOption(): Option {
+  return option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)');
+}
+
+/** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. A variable that is empty counts as unset. */
+export function option(flags: string, description: string): Option {
+  const twin = twinOf(flags);
+  if (process.env[twin]?.trim() === '') delete process.env[twin];
+  return new Option(flags, description).env(twin);
+}
+
+/** A yes/no option. Its twin says so in a word: where that is no, it is left out, or its opposite is meant where it has one. */
+export function flag(flags: string, description: string): Option {
+  const twin = twinOf(flags);
+  const word = process.env[twin];
+  // To commander a variable that is there at all says yes.
+  if (word !== undefined && !isYes(word)) {
+    delete process.env[twin];
+    if (flags === ALLOW_OTHER && word.trim() !== '') process.env[twinOf(`--no-${ALLOW_OTHER.slice(2)}`)] = '1';
+  }
+  return new Option(flags, description).env(twin);
+}
+
+function twinOf(flags: string): string {
+  const name = /^--([a-z-]+)/.exec(flags)?.[1] ?? '';
+  return `TMAXFS_${name.replaceAll('-', '_').toUpperCase()}`;
+}
