@@ -9,10 +9,11 @@
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../errors.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../sources/source.js';
-import type { Finding } from '../verify/verdict.js';
+import type { Finding, VerifyLevel } from '../verify/verdict.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Quarantine, RefusalLevel } from './quarantine.js';
 import { type Refusal, refuse } from './refusal.js';
+import type { Following, FollowingProver } from './stored-blob-check.js';
 
 /** How often a source may bring wrong bytes. */
 const MAX_ROUNDS = 2;
@@ -21,6 +22,8 @@ export interface DownloadEnvironment {
   /** In the order in which they are asked. */
   readonly sources: readonly Source[];
   readonly quarantine: Quarantine;
+  readonly prover: FollowingProver;
+  readonly level: VerifyLevel;
   readonly verifierVersion: number;
   readonly log: Logger;
 }
@@ -28,29 +31,32 @@ export interface DownloadEnvironment {
 export interface ProvenDownload {
   readonly source: Source;
   readonly download: Download;
+  readonly proof: Following;
 }
 
 /** What became of asking one source. */
 type Answer =
-  | { readonly kind: 'proven'; readonly download: Download }
+  | { readonly kind: 'right'; readonly download: Download }
   | { readonly kind: 'wrong'; readonly refusal: Refusal; readonly maySucceed: boolean }
   | { readonly kind: 'failed'; readonly error: TmaxError };
 
+export interface DownloadWatch {
+  readonly onSource: (name: string) => void;
+  readonly onProgress: (receivedBytes: number) => void;
+  readonly onRetry: (reason: string) => void;
+  readonly signal: AbortSignal;
+}
+
 /**
- * Fills the partial file. `onSource` is told whom is asked, `onProgress` how many bytes are on disk,
- * `onRetry` why another request follows.
+ * Fills the partial file. The proof of what it holds is under way at the end, and for the caller to conclude. `onSource` is
+ * told whom is asked, `onProgress` how many bytes are on disk, `onRetry` why another request follows.
  * Errors: EBADMSG wrong bytes from whoever had any (and quarantined); EHOSTUNREACH offline; those of `Source.download`.
  */
 export async function downloadProven(
   environment: DownloadEnvironment,
   partial: LockedPartial,
   address: BlobAddress,
-  watch: {
-    readonly onSource: (name: string) => void;
-    readonly onProgress: (receivedBytes: number) => void;
-    readonly onRetry: (reason: string) => void;
-    readonly signal: AbortSignal;
-  },
+  watch: DownloadWatch,
 ): Promise<ProvenDownload> {
   let wrong: Refusal | undefined;
   let failure: TmaxError | undefined;
@@ -59,8 +65,9 @@ export async function downloadProven(
     const again: Source[] = [];
     for (const source of sources) {
       watch.onSource(source.name);
-      const answer = await ask(source, partial, address, watch);
-      if (answer.kind === 'proven') return { source, download: answer.download };
+      const proof = environment.prover.follow(partial.path, address, environment.level, { signal: watch.signal });
+      const answer = await askFollowed(source, partial, address, watch, proof);
+      if (answer.kind === 'right') return { source, download: answer.download, proof };
       if (answer.kind === 'failed') {
         failure = answer.error;
         continue;
@@ -83,15 +90,41 @@ export async function downloadProven(
   throw failure ?? offline(address);
 }
 
+/** The proof goes on only where the bytes are right. */
+async function askFollowed(
+  source: Source,
+  partial: LockedPartial,
+  address: BlobAddress,
+  { signal, onProgress, onRetry }: DownloadWatch,
+  proof: Following,
+): Promise<Answer> {
+  let isRight = false;
+  try {
+    const answer = await ask(source, partial, address, {
+      signal,
+      onRetry,
+      onTail: (bytes) => proof.tail(bytes),
+      onProgress: (receivedBytes) => {
+        onProgress(receivedBytes);
+        proof.written(receivedBytes);
+      },
+    });
+    isRight = answer.kind === 'right';
+    return answer;
+  } finally {
+    if (!isRight) proof.abandon();
+  }
+}
+
 async function ask(
   source: Source,
   partial: LockedPartial,
   address: BlobAddress,
-  { signal, onProgress, onRetry }: Required<DownloadOptions>,
+  options: DownloadOptions,
 ): Promise<Answer> {
   let download: Download;
   try {
-    download = await source.download(address, partial.path, { signal, onProgress, onRetry });
+    download = await source.download(address, partial.path, options);
   } catch (thrown) {
     const error = toTmaxError(thrown, source.name);
     if (error.errno === 'EINTR') throw error;
@@ -107,7 +140,7 @@ async function ask(
     const message = `what arrived has the sha256 ${download.sha256}, the listing says ${sha256}`;
     return wrongAnswer(source, 'sha256', { code: 'sha256-mismatch', message }, true);
   }
-  return { kind: 'proven', download };
+  return { kind: 'right', download };
 }
 
 function wrongAnswer(source: Source, level: RefusalLevel, finding: Finding, maySucceed: boolean): Answer {

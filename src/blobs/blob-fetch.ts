@@ -12,9 +12,10 @@ import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
 import type { ProvenBlobs } from './proven-blobs.js';
 import { interrupted, refuse } from './refusal.js';
-import { type CheckEnvironment, checkStored } from './stored-blob-check.js';
+import { type CheckEnvironment, checkStored, type FollowingProver } from './stored-blob-check.js';
 
 export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment {
+  readonly prover: FollowingProver;
   readonly capacity: Capacity;
   readonly proven: ProvenBlobs;
   /** Whether files of this blob are open through this very daemon, so that it can't be replaced. */
@@ -117,10 +118,10 @@ async function fetchInto(
   progress: FetchProgress,
   signal: AbortSignal,
 ): Promise<FetchResult> {
-  const { store, capacity, quarantine, prover, level, verifierVersion, log } = environment;
+  const { store, capacity, quarantine, level, verifierVersion, log } = environment;
   const { sha256, sizeBytes, path } = address;
   progress.phase = 'fetching';
-  const { source, download } = await downloadProven(environment, partial, address, {
+  const { source, download, proof } = await downloadProven(environment, partial, address, {
     signal,
     onSource: (name) => {
       progress.source = name;
@@ -135,8 +136,7 @@ async function fetchInto(
     },
   });
   progress.phase = 'verifying';
-  const expectation = { ...address, computedSha256: download.sha256 };
-  const verdict = await prover.verify(partial.path, expectation, level, { signal });
+  const verdict = await proof.conclude();
   if (verdict.outcome !== 'valid') {
     await partial.handle.truncate(0);
     // The digest agreed, so this is what the repository publishes: only another commit can mend it.

@@ -19,6 +19,24 @@ export interface Prover {
   ): Promise<Verdict>;
 }
 
+/** Of an image that is being written; see `verify/following-proof.ts`. */
+export interface Following {
+  written(bytes: number): void;
+  tail(bytes: SharedArrayBuffer): void;
+  conclude(): Promise<Verdict>;
+  abandon(): void;
+}
+
+export interface FollowingProver extends Prover {
+  /** Ends with `conclude` or `abandon`, one of which is to be called. */
+  follow(
+    path: string,
+    expectation: { sizeBytes: number; sha256: string },
+    level: VerifyLevel,
+    options: { signal: AbortSignal },
+  ): Following;
+}
+
 export interface CheckEnvironment {
   readonly store: BlobStore;
   readonly prover: Prover;

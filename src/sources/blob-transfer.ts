@@ -13,9 +13,9 @@ import type { BodySink, HttpReply } from './http-client.js';
 import { isTransient, statusError, transientStatus } from './hub-errors.js';
 import type { HubHttp } from './hub-http.js';
 import { endpointText } from './hub-settings.js';
-import { PIECE_BYTES, type RetrySettings } from './limits.js';
+import { MIN_PIECES_FOR_EARLY_TAIL, PIECE_BYTES, type RetrySettings, TAIL_SHARE } from './limits.js';
 import { PartialFile } from './partial-file.js';
-import { isComplete, type Piece, PieceWindow } from './piece-window.js';
+import { isComplete, type Piece, PieceWindow, type Tail } from './piece-window.js';
 import { type Contestant, raceIfSilent } from './race.js';
 import { leadingBytes } from './range-reply.js';
 import { Attempts } from './retry.js';
@@ -39,6 +39,8 @@ export interface BlobTransferOptions {
   readonly pieceBytes?: number | undefined;
   readonly signal: AbortSignal;
   readonly onProgress?: ((receivedBytes: number) => void) | undefined;
+  /** Given the last bytes as soon as they have come, once; without it they come last. */
+  readonly onTail?: ((bytes: SharedArrayBuffer) => void) | undefined;
   readonly onRetry?: ((note: RetryNote) => void) | undefined;
 }
 
@@ -80,6 +82,7 @@ class BlobTransfer {
   #receivedBytes = 0;
   /** Seen to be so: from then on one connection takes all. */
   #rangesIgnored = false;
+  #hasToldTail = false;
 
   constructor(blob: BlobAddress, file: PartialFile, options: BlobTransferOptions) {
     this.#blob = blob;
@@ -107,7 +110,12 @@ class BlobTransfer {
     const connections = this.#rangesIgnored ? 1 : Math.min(this.#options.connections, pieces);
     const stop = new AbortController();
     const signal = AbortSignal.any([called, stop.signal]);
-    const window = new PieceWindow(this.#file, sizeBytes, connections === 1 ? sizeBytes : pieceBytes, connections);
+    const window = new PieceWindow(this.#file, {
+      sizeBytes,
+      pieceBytes: connections === 1 ? sizeBytes : pieceBytes,
+      maxPieces: connections,
+      tail: this.#earlyTail(pieceBytes),
+    });
     let failure: unknown;
     const fetchPieces = async (): Promise<void> => {
       try {
@@ -122,6 +130,21 @@ class BlobTransfer {
     await Promise.all(Array.from({ length: connections }, fetchPieces));
     if (called.aborted) throw aborted();
     if (failure !== undefined) throw failure;
+  }
+
+  /** Which of the last bytes are to come first, if any. */
+  #earlyTail(pieceBytes: number): Tail | undefined {
+    const { sizeBytes } = this.#blob;
+    const { onTail } = this.#options;
+    const tailBytes = Math.min(pieceBytes, Math.ceil(sizeBytes * TAIL_SHARE));
+    const leftBytes = sizeBytes - this.#file.acceptedBytes;
+    if (onTail === undefined || this.#hasToldTail || this.#rangesIgnored) return undefined;
+    if (sizeBytes < MIN_PIECES_FOR_EARLY_TAIL * pieceBytes || leftBytes <= tailBytes) return undefined;
+    const onComplete = (bytes: SharedArrayBuffer): void => {
+      this.#hasToldTail = true;
+      onTail(bytes);
+    };
+    return { bytes: tailBytes, onComplete };
   }
 
   async #fetchWithRetries(window: PieceWindow, piece: Piece, signal: AbortSignal): Promise<void> {
@@ -185,7 +208,7 @@ class BlobTransfer {
     if (reply.status !== 200 && reply.status !== 206) return undefined;
     const { path, sizeBytes } = this.#blob;
     let skip = leadingBytes(reply, { start, end: piece.end, sizeBytes }, path);
-    if (reply.status === 200 && window.pieceBytes < sizeBytes) {
+    if (reply.status === 200 && window.hasSeveralPieces) {
       throw new RangesIgnored('EBADMSG', `${path}: ranges are ignored`, { source: 'hub' });
     }
     return (chunk) => {

@@ -36,6 +36,7 @@ export type ToThread =
 
 export type ToMain =
   | { readonly type: 'progress'; readonly receivedBytes: number }
+  | { readonly type: 'tail'; readonly bytes: SharedArrayBuffer }
   | { readonly type: 'retry'; readonly note: RetryNote }
   | { readonly type: 'token-wanted' };
 

@@ -44,6 +44,7 @@ export default async function fetchBlob({ blob, partialPath, connections, port }
         spentBuffers.spend(bytes - (writtenBytes ?? bytes));
         writtenBytes = bytes;
       },
+      onTail: (bytes) => link.post({ type: 'tail', bytes }),
       onRetry: (note) => link.post({ type: 'retry', note }),
     });
     return { download };

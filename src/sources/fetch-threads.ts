@@ -32,6 +32,7 @@ export interface FetchHooks {
   readonly signal: AbortSignal;
   readonly token: () => Promise<string | undefined>;
   readonly onProgress: ((receivedBytes: number) => void) | undefined;
+  readonly onTail: ((bytes: SharedArrayBuffer) => void) | undefined;
   readonly onRetry: (note: RetryNote) => void;
 }
 
@@ -142,10 +143,13 @@ export class FetchThreads {
   }
 }
 
-function receive(message: ToMain, { onProgress, onRetry, token }: FetchHooks, port: MessagePort): void {
+function receive(message: ToMain, { onProgress, onTail, onRetry, token }: FetchHooks, port: MessagePort): void {
   switch (message.type) {
     case 'progress':
       onProgress?.(message.receivedBytes);
+      return;
+    case 'tail':
+      onTail?.(message.bytes);
       return;
     case 'retry':
       onRetry(message.note);

@@ -62,6 +62,7 @@ export class HubSource implements Source {
         signal: options.signal,
         token,
         onProgress: options.onProgress,
+        onTail: options.onTail,
         onRetry: (note) => {
           log.info({ path, sha256, ...note }, 'fetching on after a fault');
           options.onRetry?.(note.reason);

@@ -93,6 +93,15 @@ export const MAX_UNWRITTEN_BYTES = 2 * 1024 * 1024;
  */
 export const PIECE_BYTES = 4 * 1024 * 1024;
 
+/**
+ * A blob's last bytes come first, so that its form can be proven while the rest still comes: such a share of it, in which the
+ * tables of an image lie several times over, and one piece at most, since it waits in memory for its turn.
+ */
+export const TAIL_SHARE = 1 / 128;
+
+/** The form of a blob of fewer pieces is proven in no time once all is there. */
+export const MIN_PIECES_FOR_EARLY_TAIL = 2;
+
 /** Threads that fetch: one takes in and hashes about 500 MiB/s, and a machine has other things to do. */
 export const MAX_FETCH_THREADS = 4;
 

@@ -3,6 +3,9 @@
  *
  * The first unfinished piece (the head) goes straight to the file; those after it wait in memory, at most one per
  * connection. So the file stays a prefix, its digest needs no second reading, and memory is bounded by the window.
+ *
+ * One piece may go before all others, the tail: it waits in memory for its turn at the end, and is shown to whoever
+ * wants to know the last bytes early.
  */
 
 import type { PartialFile } from './partial-file.js';
@@ -17,40 +20,74 @@ export interface Piece {
   waiting: Buffer[];
 }
 
-export class PieceWindow {
-  /** The size of every piece but the last. */
+/** The last bytes of the file, where they are to come first. */
+export interface Tail {
+  /** Less than what is missing of the file. */
+  readonly bytes: number;
+  /** Told when all of them have come before their turn, once. */
+  readonly onComplete: (bytes: SharedArrayBuffer) => void;
+}
+
+export interface PieceWindowOptions {
+  /** Of the whole file. */
+  readonly sizeBytes: number;
   readonly pieceBytes: number;
+  /** Besides the tail. */
+  readonly maxPieces: number;
+  readonly tail?: Tail | undefined;
+}
+
+export class PieceWindow {
   readonly #file: PartialFile;
-  readonly #sizeBytes: number;
+  readonly #pieceBytes: number;
   readonly #maxPieces: number;
+  /** Where the pieces end, and the tail begins. */
+  readonly #end: number;
+  readonly #startedAt: number;
+  readonly #tail: Tail | undefined;
+  /** Until its turn has come. */
+  #tailPiece: Piece | undefined;
+  #isTailTaken = false;
   /** Handed out and unfinished, or finished before their turn; in order of their place. */
   readonly #pieces: Piece[] = [];
   #nextStart: number;
   #onRetired: (() => void)[] = [];
 
-  constructor(file: PartialFile, sizeBytes: number, pieceBytes: number, maxPieces: number) {
+  constructor(file: PartialFile, { sizeBytes, pieceBytes, maxPieces, tail }: PieceWindowOptions) {
     this.#file = file;
-    this.#sizeBytes = sizeBytes;
-    this.pieceBytes = pieceBytes;
+    this.#pieceBytes = pieceBytes;
     this.#maxPieces = maxPieces;
+    this.#startedAt = file.acceptedBytes;
     this.#nextStart = file.acceptedBytes;
+    this.#end = sizeBytes - (tail?.bytes ?? 0);
+    this.#tail = tail;
+    if (tail !== undefined) this.#tailPiece = { start: this.#end, end: sizeBytes, received: 0, waiting: [] };
   }
 
-  /** Pieces handed out and not yet complete in the file. */
+  /** Pieces handed out and not yet complete in the file, besides the tail. */
   get outstanding(): number {
     return this.#pieces.length;
   }
 
   get hasMore(): boolean {
-    return this.#nextStart < this.#sizeBytes;
+    return (this.#tailPiece !== undefined && !this.#isTailTaken) || this.#nextStart < this.#end;
+  }
+
+  /** Whether a server that sends the whole file sends more than one piece. */
+  get hasSeveralPieces(): boolean {
+    return this.#tail !== undefined || this.#end - this.#startedAt > this.#pieceBytes;
   }
 
   /** The next piece, as soon as the window has room for it; undefined when all are handed out. */
   async take(signal: AbortSignal): Promise<Piece | undefined> {
+    if (this.#tailPiece !== undefined && !this.#isTailTaken) {
+      this.#isTailTaken = true;
+      return this.#tailPiece;
+    }
     while (this.outstanding >= this.#maxPieces && !signal.aborted) await this.#retirement(signal);
-    if (!this.hasMore || signal.aborted) return undefined;
+    if (this.#nextStart >= this.#end || signal.aborted) return undefined;
     const start = this.#nextStart;
-    const end = Math.min(start + this.pieceBytes, this.#sizeBytes);
+    const end = Math.min(start + this.#pieceBytes, this.#end);
     this.#nextStart = end;
     const piece: Piece = { start, end, received: 0, waiting: [] };
     this.#pieces.push(piece);
@@ -62,6 +99,12 @@ export class PieceWindow {
     piece.received += chunk.length;
     if (piece !== this.#pieces[0]) {
       piece.waiting.push(chunk);
+      if (piece === this.#tailPiece && isComplete(piece)) {
+        const bytes = shared(piece.waiting);
+        // Held once: what waits for its turn is what is shown.
+        piece.waiting = [Buffer.from(bytes)];
+        this.#tail?.onComplete(bytes);
+      }
       return undefined;
     }
     let patience = this.#file.append(chunk);
@@ -72,6 +115,10 @@ export class PieceWindow {
   /** The head leaves, and what its successor has in store goes to the file. */
   #retireHead(): Promise<void> | undefined {
     this.#pieces.shift();
+    if (this.#pieces.length === 0 && this.#nextStart === this.#end && this.#tailPiece !== undefined) {
+      this.#pieces.push(this.#tailPiece);
+      this.#tailPiece = undefined;
+    }
     const head = this.#pieces[0];
     const stored = head?.waiting ?? [];
     if (head !== undefined) head.waiting = [];
@@ -97,4 +144,16 @@ export class PieceWindow {
 
 export function isComplete({ start, end, received }: Piece): boolean {
   return received === end - start;
+}
+
+/** A copy that other threads can read. */
+function shared(chunks: readonly Buffer[]): SharedArrayBuffer {
+  const bytes = new SharedArrayBuffer(chunks.reduce((total, chunk) => total + chunk.length, 0));
+  const view = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    view.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
 }

@@ -21,7 +21,12 @@ export interface DownloadOptions {
   /** Ends the download; what is on disk by then stays for a resume. */
   readonly signal: AbortSignal;
   /** Called as bytes arrive, with all that is on disk so far (resumed bytes included). */
-  readonly onProgress?: (receivedBytes: number) => void;
+  readonly onProgress?: ((receivedBytes: number) => void) | undefined;
+  /**
+   * Called at most once, with the last bytes of the blob ahead of their turn, where the source can bring them early: so the
+   * blob's form can be proven while the rest still comes.
+   */
+  readonly onTail?: ((bytes: SharedArrayBuffer) => void) | undefined;
   /** Called where a request failed and another follows, with what was wrong. */
   readonly onRetry?: (reason: string) => void;
 }

@@ -1,6 +1,9 @@
 /**
  * The descriptor through which an image is judged: never of a symbolic link, and where several threads judge one image,
  * of the one file (`identity`): what was proven is what is published. Reads are synchronous; they happen in a thread.
+ *
+ * A file may be judged while it grows, from front to back, if its end is known already: what lies between the two is
+ * `NotThereYet`.
  */
 
 import { createHash } from 'node:crypto';
@@ -11,22 +14,38 @@ import type { Pace } from './pace.js';
 
 const HASH_CHUNK_BYTES = 1 << 20;
 
+/** A file that is still being written. */
+export interface GrowingFile {
+  /** What it will measure. */
+  readonly sizeBytes: number;
+  /** Its last bytes. */
+  readonly tail: SharedArrayBuffer;
+}
+
+/** Thrown by reads of a growing file that reach beyond what has been written. */
+export class NotThereYet extends Error {}
+
 export class ImageFile {
   readonly path: string;
   readonly sizeBytes: number;
-  /** Changes with the file behind the path, and with its content, as far as its attributes tell. */
+  /** Changes with the file behind the path, and unless it grows with its content, as far as its attributes tell. */
   readonly identity: string;
   readonly #descriptor: number;
+  readonly #tail: Buffer | undefined;
 
-  private constructor(path: string, descriptor: number, status: Stats) {
+  private constructor(path: string, descriptor: number, status: Stats, growing: GrowingFile | undefined) {
     this.path = path;
     this.#descriptor = descriptor;
-    this.sizeBytes = status.size;
-    this.identity = [status.dev, status.ino, status.size, status.mtimeMs].join(':');
+    this.#tail = growing === undefined ? undefined : Buffer.from(growing.tail);
+    this.sizeBytes = growing?.sizeBytes ?? status.size;
+    this.identity = growing === undefined ? wholeIdentity(status) : growingIdentity(status);
   }
 
   /** Errors: EIO it can't be opened, is a symbolic link, is not a regular file, or not the one with that identity. */
-  static open(path: string, identity?: string): ImageFile {
+  static open(
+    path: string,
+    { identity, growing }: { readonly identity?: string; readonly growing?: GrowingFile | undefined } = {},
+  ): ImageFile {
     let descriptor: number;
     try {
       // O_NONBLOCK: a FIFO in the image's place must not block the open; it means nothing to a regular file.
@@ -39,8 +58,9 @@ export class ImageFile {
       if (!status.isFile()) {
         throw new TmaxError('EIO', `${path} is not a regular file; remove it`, { source: 'verify' });
       }
-      const image = new ImageFile(path, descriptor, status);
-      if (identity === undefined || identity === image.identity) return image;
+      if (identity === undefined || [wholeIdentity(status), growingIdentity(status)].includes(identity)) {
+        return new ImageFile(path, descriptor, status, growing);
+      }
       const words = `${path} was replaced while it was verified; nothing else may write there`;
       throw new TmaxError('EIO', words, { source: 'verify' });
     } catch (error) {
@@ -49,15 +69,26 @@ export class ImageFile {
     }
   }
 
-  /** The bytes [offset, offset + length), which the caller has found to lie in the file. Errors: EIO. */
+  /** The bytes [offset, offset + length), which the caller has found to lie in the file. Errors: EIO; `NotThereYet`. */
   read(offsetBytes: number, lengthBytes: number): Buffer {
     const buffer = Buffer.allocUnsafe(lengthBytes);
     this.readInto(buffer, offsetBytes);
     return buffer;
   }
 
-  /** Fills the whole buffer from `offsetBytes`. Errors: EIO, also if the file ends before (it shrank). */
+  /** Fills the whole buffer from `offsetBytes`. Errors: EIO, also if the file ends before (it shrank); `NotThereYet`. */
   readInto(buffer: Buffer, offsetBytes: number): void {
+    if (this.#tail === undefined) {
+      this.#readFile(buffer, offsetBytes);
+      return;
+    }
+    const tailStart = this.sizeBytes - this.#tail.length;
+    const before = Math.max(0, Math.min(buffer.length, tailStart - offsetBytes));
+    this.#readFile(buffer.subarray(0, before), offsetBytes);
+    this.#tail.copy(buffer, before, offsetBytes + before - tailStart);
+  }
+
+  #readFile(buffer: Buffer, offsetBytes: number): void {
     let done = 0;
     while (done < buffer.length) {
       let count: number;
@@ -67,6 +98,7 @@ export class ImageFile {
         throw localFailure(this.path, 'read', error);
       }
       if (count === 0) {
+        if (this.#tail !== undefined) throw new NotThereYet();
         throw new TmaxError('EIO', `${this.path} shrank while it was read; nothing else may write to it`, {
           source: 'verify',
         });
@@ -91,6 +123,14 @@ export class ImageFile {
   close(): void {
     closeSync(this.#descriptor);
   }
+}
+
+function wholeIdentity({ dev, ino, size, mtimeMs }: Stats): string {
+  return ['whole', dev, ino, size, mtimeMs].join(':');
+}
+
+function growingIdentity({ dev, ino }: Stats): string {
+  return ['growing', dev, ino].join(':');
 }
 
 function localFailure(path: string, verb: string, error: unknown): TmaxError {

@@ -2,16 +2,19 @@
  * Verification away from the main thread: a pool of threads that starts with the first image and shrinks to nothing
  * when there is nothing to prove. Form is proven by one thread, then the data in parts by as many as are free. An abort
  * ends one verification; the threads and the others go on.
+ *
+ * An image that lies there whole is judged by `verify`, one that is being written by what `follow` gives.
  */
 
 import { fileURLToPath } from 'node:url';
 import PQueue from 'p-queue';
 import { Piscina } from 'piscina';
 import { TmaxError, toTmaxError } from '../errors.js';
+import { FollowingProof } from './following-proof.js';
 import { interrupted } from './pace.js';
 import { splitBlocks } from './squashfs/data-blocks.js';
-import type { Verdict, VerifyLevel } from './verdict.js';
-import { concludeProof, type Expectation, type VerifyOptions } from './verify.js';
+import type { RefusedVerdict, Verdict, VerifyLevel } from './verdict.js';
+import { concludeProof, type DataPlan, type Expectation, type VerifyOptions } from './verify.js';
 import type { VerifyAnswer, VerifyTask } from './worker.js';
 
 /** Raised when a defect in the proof is mended: blobs that an older one let pass are proven again. */
@@ -27,6 +30,18 @@ const MAX_QUEUED_IMAGES = 4096;
 const PART_BYTES = 32 << 20;
 /** Heap of one thread; the tables of the largest image that is proven take less than half of it. */
 const THREAD_HEAP_MB = 512;
+
+/** One verification, as far as it can be called off. */
+interface Call {
+  /** Shared with the threads: its first element is 1 once the answer is no longer wanted. */
+  readonly aborted: Int32Array<SharedArrayBuffer>;
+  readonly signal: AbortSignal;
+  /** Rejects with EINTR when it is called off. */
+  readonly interruption: Promise<never>;
+  abort(): void;
+  /** To be called when nothing of it is left. */
+  end(): void;
+}
 
 export class Verifier {
   readonly #threads: number;
@@ -57,6 +72,60 @@ export class Verifier {
       const message = `${MAX_QUEUED_IMAGES} images wait to be verified already; open fewer at a time`;
       throw new TmaxError('EBUSY', message, { source: 'verify' });
     }
+    const call = this.#begin(options.signal);
+    try {
+      const proof = this.#images.add(async () => {
+        if (call.signal.aborted) throw interrupted();
+        return await this.#prove(path, expectation, level, call);
+      });
+      return await Promise.race([proof, call.interruption]);
+    } catch (error) {
+      throw this.#closed ? interrupted() : toTmaxError(error, 'verify');
+    } finally {
+      call.end();
+    }
+  }
+
+  /**
+   * Proves the image at `path` while it is written. The caller tells how far that is, compares size and digest, and ends the
+   * proof by `conclude` or `abandon`. Errors: none here; those of `conclude` are those of `verify`.
+   */
+  follow(path: string, expectation: Expectation, level: VerifyLevel, options: VerifyOptions = {}): FollowingProof {
+    const call = this.#begin(options.signal);
+    const { aborted } = call;
+    if (this.#closed) call.abort();
+    const orInterruption = async <Result>(work: Promise<Result>): Promise<Result> => {
+      try {
+        return await Promise.race([work, call.interruption]);
+      } catch (error) {
+        throw this.#closed ? interrupted() : toTmaxError(error, 'verify');
+      }
+    };
+    return new FollowingProof(expectation.sizeBytes, {
+      form: async (growing) => {
+        const answer = await orInterruption(this.#run({ kind: 'growing-form', path, growing, level, aborted }));
+        return answer.kind === 'form' ? answer.proof : undefined;
+      },
+      data: (plan) => orInterruption(this.#proveData(plan, call)),
+      whole: async () => {
+        call.end();
+        return await this.verify(path, { ...expectation, computedSha256: expectation.sha256 }, level, options);
+      },
+      last: async (form, parts) => {
+        try {
+          return await orInterruption(concludeProof(form, path, parts, { signal: call.signal }));
+        } finally {
+          call.end();
+        }
+      },
+      stop: () => {
+        call.abort();
+        call.end();
+      },
+    });
+  }
+
+  #begin(signal: AbortSignal | undefined): Call {
     const aborted = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
     const controller = new AbortController();
     const abort = (): void => {
@@ -66,38 +135,31 @@ export class Verifier {
     const interruption = new Promise<never>((_, reject) => {
       controller.signal.addEventListener('abort', () => reject(interrupted()), { once: true });
     });
-    options.signal?.addEventListener('abort', abort, { once: true });
-    this.#aborts.add(abort);
-    try {
-      const proof = this.#images.add(async () => {
-        if (controller.signal.aborted) throw interrupted();
-        return await this.#prove(path, expectation, level, aborted, controller.signal);
-      });
-      return await Promise.race([proof, interruption]);
-    } catch (error) {
-      throw this.#closed ? interrupted() : toTmaxError(error, 'verify');
-    } finally {
+    // Nobody may be waiting at that moment.
+    interruption.catch(() => {});
+    const end = (): void => {
       this.#aborts.delete(abort);
-      options.signal?.removeEventListener('abort', abort);
-    }
+      signal?.removeEventListener('abort', abort);
+    };
+    signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted === true) abort();
+    this.#aborts.add(abort);
+    return { aborted, signal: controller.signal, interruption, abort, end };
   }
 
-  async #prove(
-    path: string,
-    expectation: Expectation,
-    level: VerifyLevel,
-    aborted: Int32Array<SharedArrayBuffer>,
-    signal: AbortSignal,
-  ): Promise<Verdict> {
-    const form = await this.#run({ kind: 'form', path, expectation, level, aborted });
+  async #prove(path: string, expectation: Expectation, level: VerifyLevel, call: Call): Promise<Verdict> {
+    const form = await this.#run({ kind: 'form', path, expectation, level, aborted: call.aborted });
     if (form.kind !== 'form') throw new TypeError('a verification thread answered another question');
     const { verdict, data } = form.proof;
     if (data === undefined) return verdict;
-    const parts = splitBlocks(data.blocks, PART_BYTES).map(async (blocks) => {
-      const part = await this.#run({ kind: 'data', plan: { ...data, blocks }, aborted });
-      return part.kind === 'data' ? part.refused : undefined;
-    });
-    return await concludeProof(verdict, path, await Promise.all(parts), { signal });
+    const parts = splitBlocks(data.blocks, PART_BYTES).map((blocks) => this.#proveData({ ...data, blocks }, call));
+    return await concludeProof(verdict, path, await Promise.all(parts), { signal: call.signal });
+  }
+
+  async #proveData(plan: DataPlan, { aborted }: Call): Promise<RefusedVerdict | undefined> {
+    const part = await this.#run({ kind: 'data', plan, aborted });
+    if (part.kind !== 'data') throw new TypeError('a verification thread answered another question');
+    return part.refused;
   }
 
   async #run(task: VerifyTask): Promise<Exclude<VerifyAnswer, { kind: 'error' }>> {

@@ -4,7 +4,7 @@
  * runs the same steps in threads, the data of one image in several at a time.
  */
 
-import { ImageFile } from './image-file.js';
+import { type GrowingFile, ImageFile } from './image-file.js';
 import { interrupted, Pace } from './pace.js';
 import { finding, Refusal } from './refusal.js';
 import { proveSif } from './sif.js';
@@ -71,11 +71,39 @@ export async function proveForm(
 ): Promise<FormProof> {
   if (options.signal?.aborted === true) throw interrupted();
   const image = ImageFile.open(path);
+  try {
+    const mismatch = await compareIdentity(image, expectation, new Pace(options.signal));
+    if (mismatch !== undefined)
+      return { verdict: refusedAt('header', new Refusal('invalid', mismatch)), data: undefined };
+    return await judgeForm(image, level, options);
+  } finally {
+    image.close();
+  }
+}
+
+/**
+ * As `proveForm`, of a file that is still being written and of which only the first and the last bytes are there. Its digest
+ * is not known yet, and for the caller to compare. Errors: EIO, EINTR; `NotThereYet` more of the file is needed.
+ */
+export async function proveGrowingForm(
+  path: string,
+  growing: GrowingFile,
+  level: VerifyLevel,
+  options: VerifyOptions = {},
+): Promise<FormProof> {
+  if (options.signal?.aborted === true) throw interrupted();
+  const image = ImageFile.open(path, { growing });
+  try {
+    return await judgeForm(image, level, options);
+  } finally {
+    image.close();
+  }
+}
+
+async function judgeForm(image: ImageFile, level: VerifyLevel, options: VerifyOptions): Promise<FormProof> {
   const pace = new Pace(options.signal);
   let reached: VerifyLevel = 'header';
   try {
-    const mismatch = await compareIdentity(image, expectation, pace);
-    if (mismatch !== undefined) throw new Refusal('invalid', mismatch);
     const sif = proveSif(image);
     const superblock = proveSuperblock(image, sif.partition);
     const layout = readLayout(image, superblock);
@@ -87,11 +115,10 @@ export async function proveForm(
     const { compressor } = superblock;
     const extents = await proveStructure(image, layout, await openDecompressor(compressor), pace);
     if (level === 'structure') return { verdict, data: undefined };
-    return { verdict, data: { path, identity: image.identity, compressor, blocks: extents.compressed() } };
+    const { path, identity } = image;
+    return { verdict, data: { path, identity, compressor, blocks: extents.compressed() } };
   } catch (error) {
     return { verdict: refusedAt(reached, error), data: undefined };
-  } finally {
-    image.close();
   }
 }
 
@@ -100,7 +127,7 @@ export async function provePlannedData(
   { path, identity, compressor, blocks }: DataPlan,
   options: VerifyOptions = {},
 ): Promise<RefusedVerdict | undefined> {
-  const image = ImageFile.open(path, identity);
+  const image = ImageFile.open(path, { identity });
   try {
     await proveData(image, blocks, await openDecompressor(compressor), new Pace(options.signal));
     return undefined;

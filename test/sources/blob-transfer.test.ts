@@ -10,7 +10,7 @@ import { type BlobTransferOptions, type RetryNote, transferBlob } from '../../sr
 import { HttpClient } from '../../src/sources/http-client.js';
 import { HubHttp } from '../../src/sources/hub-http.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
-import { RACE_AFTER_IDLE_SHARE } from '../../src/sources/limits.js';
+import { RACE_AFTER_IDLE_SHARE, TAIL_SHARE } from '../../src/sources/limits.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import type { Download } from '../../src/sources/source.js';
 import { deadlinesFor, headOf, hubSettings, QUICK_RETRY, REPOSITORY } from '../support/hub.js';
@@ -92,6 +92,65 @@ for (const connections of CONNECTIONS) {
   });
 }
 
+for (const connections of CONNECTIONS) {
+  test(`the last bytes come before all others where they are wanted early, and only once, over ${connections} connection(s)`, async (t) => {
+    const { hub, partial, fetch } = await bench(t);
+    const tailBytes = Math.ceil(BYTES.length * TAIL_SHARE);
+    const tails: { readonly bytes: Buffer; readonly atBytes: number }[] = [];
+    let writtenBytes = 0;
+    const download = await fetch({
+      connections,
+      onProgress: (bytes) => {
+        writtenBytes = bytes;
+      },
+      onTail: (bytes) => tails.push({ bytes: Buffer.from(bytes), atBytes: writtenBytes }),
+    });
+    await isRight(t, partial, download);
+    t.is(tails.length, 1);
+    t.true(tails[0]?.bytes.equals(BYTES.subarray(-tailBytes)));
+    t.true((tails[0]?.atBytes ?? BYTES.length) < BYTES.length);
+    const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => rangeOf(headers.range));
+    t.deepEqual(ranges[0], [BYTES.length - tailBytes, BYTES.length]);
+    // End to end and without overlap: nothing is asked for twice.
+    const sorted = ranges.toSorted(([a = 0], [b = 0]) => a - b);
+    t.deepEqual(
+      sorted.map(([start]) => start),
+      [0, ...sorted.slice(0, -1).map(([, end]) => end)],
+    );
+    t.is(sorted.at(-1)?.[1], BYTES.length);
+  });
+}
+
+test('the last bytes are not asked for early where they are all that is missing', async (t) => {
+  const { hub, partial, fetch } = await bench(t);
+  await writeFile(partial, BYTES.subarray(0, -1000));
+  const tails: SharedArrayBuffer[] = [];
+  await isRight(t, partial, await fetch({ onTail: (bytes) => tails.push(bytes) }));
+  t.is(hub.requests.about(IMAGE.path, 'cdn').length, 1);
+  t.is(tails.length, 0);
+});
+
+test('a server that sends the whole file whatever range is asked for is read in one stream, early tail or not', async (t) => {
+  const { hub, partial, fetch } = await bench(t);
+  hub.fault({ fault: { kind: 'ignore-range' }, server: 'cdn' });
+  const tails: SharedArrayBuffer[] = [];
+  await isRight(t, partial, await fetch({ onTail: (bytes) => tails.push(bytes) }));
+  t.is(tails.length, 0);
+});
+
+/** `[start, end)` of a Range header. */
+function rangeOf(header: string | string[] | undefined): number[] {
+  const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(String(header)) ?? [];
+  return [Number(first), Number(last) + 1];
+}
+
+/** How a blob may come: the last bytes before their turn are asked for where somebody wants them. */
+const WAYS: readonly { way: string; connections: number; onTail?: (bytes: SharedArrayBuffer) => void }[] = [
+  { way: '1 connection', connections: 1 },
+  { way: '3 connections', connections: 3 },
+  { way: '3 connections, tail first', connections: 3, onTail: () => {} },
+];
+
 /** What a fault that stays ends in: an errno, or the right bytes, since each request brings some. */
 const FAULTS: readonly { fault: Fault; stays: string }[] = [
   { fault: { kind: 'status', status: 408 }, stays: 'EHOSTUNREACH' },
@@ -128,13 +187,16 @@ const FAULTS: readonly { fault: Fault; stays: string }[] = [
 const SILENT: ReadonlySet<string> = new Set(['ignore-range', 'redirect-loop']);
 
 for (const { fault, stays } of FAULTS) {
-  for (const connections of CONNECTIONS) {
-    test(`storage, ${connections} connection(s): ${JSON.stringify(fault)} is survived; if it stays: ${stays}`, async (t) => {
+  for (const { way, ...options } of WAYS) {
+    const { connections } = options;
+    test(`storage, ${way}: ${JSON.stringify(fault)} is survived; if it stays: ${stays}`, async (t) => {
       const { hub, partial, notes, fetch } = await bench(t, {}, deadlinesFor(fault));
-      for (const requests of [[1], [1, 2], [2]]) {
+      // The tail is too short for some faults to be felt.
+      const tails = options.onTail === undefined ? 0 : 1;
+      for (const requests of [[1], [1, 2], [2]].map((numbers) => numbers.map((number) => number + tails))) {
         const label = JSON.stringify(requests);
         const installed = hub.fault({ fault, server: 'cdn', requests });
-        await isRight(t, partial, await fetch({ connections }), label);
+        await isRight(t, partial, await fetch(options), label);
         if (connections > 1 || requests.includes(1)) t.true(installed.hits > 0, label);
         if (!SILENT.has(fault.kind) && installed.hits > 0) t.true(notes.length > 0, label);
         hub.clearFaults();
@@ -142,7 +204,7 @@ for (const { fault, stays } of FAULTS) {
       }
       hub.fault({ fault, server: 'cdn', requests: 'every' });
       const budget = stays === 'time' ? { retry: { ...QUICK_RETRY, totalBudgetMs: 700 } } : {};
-      const fetched = fetch({ connections, ...budget });
+      const fetched = fetch({ ...options, ...budget });
       if (stays === 'right') await isRight(t, partial, await fetched, 'every');
       else t.is(await errnoOf(t, fetched, 'every'), stays === 'time' ? 'EHOSTUNREACH' : stays);
       t.true((await stat(partial)).size <= BYTES.length);
@@ -397,7 +459,7 @@ test('whatever goes wrong, and when, a transfer ends in the right bytes or in a 
       async (rules, connections, held) => {
         await writeFile(partial, BYTES.subarray(0, held));
         for (const rule of rules) hub.fault(rule);
-        const ended = await fetch({ connections }).catch((error: unknown) => error);
+        const ended = await fetch({ connections, onTail: () => {} }).catch((error: unknown) => error);
         hub.clearFaults();
         if (ended instanceof Error) t.true(ended instanceof TmaxError && errnos.has(ended.errno), String(ended));
         const left = await readFile(partial);

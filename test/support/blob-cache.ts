@@ -7,11 +7,11 @@ import { join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 import { BlobCache, type BlobCacheOptions, type Lease } from '../../src/blobs/blob-cache.js';
 import { BlobStore } from '../../src/blobs/blob-store.js';
-import type { Prover } from '../../src/blobs/stored-blob-check.js';
 import { TmaxError } from '../../src/errors.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
 import { flipBit } from './bit-rot.js';
 import { recordingLog } from './hub.js';
+import { provingAfterwards } from './proving-afterwards.js';
 import { temporaryFolder } from './temporary.js';
 
 export interface Blob {
@@ -71,7 +71,7 @@ export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
     failure: undefined as TmaxError | undefined,
     calls: [] as string[],
   };
-  const prover: Prover = {
+  const prover = provingAfterwards({
     verify: async (path, expectation, level) => {
       verdicts.calls.push(path);
       if (verdicts.failure !== undefined) throw verdicts.failure;
@@ -82,7 +82,7 @@ export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
       if (message !== undefined) return { outcome: 'invalid', level, finding: { code: 'test', message } };
       return { outcome: 'valid', level, architecture: verdicts.architecture, warnings: [] };
     },
-  };
+  });
   const cache = await BlobCache.open({
     store: await BlobStore.open(root),
     limits: { limitBytes: 100 * 2 ** 20, reserveFreeBytes: 0, leasePatienceMs: 20 },

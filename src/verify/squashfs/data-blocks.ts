@@ -28,6 +28,11 @@ export function splitBlocks(blocks: DataBlocks, partBytes: number): DataBlocks[]
   return parts;
 }
 
+/** Where the last of them ends; 0 where there are none. They lie in order. */
+export function endOfBlocks({ starts, diskBytes }: DataBlocks): number {
+  return (starts.at(-1) ?? 0) + (diskBytes.at(-1) ?? 0);
+}
+
 function slice({ starts, diskBytes, minBytes, maxBytes }: DataBlocks, from: number, to: number): DataBlocks {
   return {
     starts: starts.slice(from, to),
