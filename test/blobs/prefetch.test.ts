@@ -114,7 +114,8 @@ test('every blob is made ready once; a second run has nothing to fetch', async (
   const expected = { blobs: 3, readyBlobs: 3, failedBlobs: 0, bytes: 3 * SIZE, readyBytes: 3 * SIZE };
   t.deepEqual(await fetchAll([A, B, C]), expected);
   t.true([A, B, C].every(isOnDisk));
-  t.deepEqual(source.log.toSorted(), ['a', 'b', 'c']);
+  // Two are fetched at a time: which of them asks first is the disk's affair.
+  t.deepEqual([...source.log].sort(), ['a', 'b', 'c']);
   t.deepEqual(await fetchAll([A, B, C]), expected);
   t.is(source.log.length, 3);
 });
