@@ -12,7 +12,7 @@ import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
 import type { FetchEnvironment } from './blob-fetch.js';
-import type { BlobCacheStatistics, BlobState, OpenLabel } from './blob-report.js';
+import type { BlobCacheStatistics, BlobState, Eviction, OpenLabel, PinnedUse } from './blob-report.js';
 import type { BlobStore } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
 import { Flights, type FlightsOptions } from './flights.js';
@@ -51,7 +51,10 @@ export class BlobCache {
     this.#quarantine = quarantine;
     this.#gate = new ArchitectureGate(options.architecture, log);
     this.#proven = new ProvenBlobs(store, options.level, options.verifierVersion);
-    this.#capacity = new Capacity(store, options.limits, (sha256, sizeBytes) => this.#evicted(sha256, sizeBytes));
+    this.#capacity = new Capacity(store, options.limits, (sha256, sizeBytes) => {
+      this.#evicted(sha256);
+      log.info({ blob: sha256, bytes: sizeBytes }, 'evicted a blob, least recently used, to make room');
+    });
     const parts = { store, log, quarantine, capacity: this.#capacity, proven: this.#proven };
     this.#leases = new Leases({ ...parts, gate: this.#gate });
     const isHeld = (sha256: string) => this.#leases.has(sha256);
@@ -151,6 +154,53 @@ export class BlobCache {
     if (await this.#options.store.remove(sha256)) this.#capacity.forget(sha256);
   }
 
+  /** Removes a blob from the disk, unless somebody uses or keeps it. Errors: those of the disk. */
+  async evict(sha256: string): Promise<Eviction> {
+    const { store, log } = this.#options;
+    if (this.#flights.has(sha256)) return 'fetching';
+    if (!this.#leases.has(sha256) && !store.isThere(sha256)) return 'absent';
+    if (store.pins.has(sha256)) return 'pinned';
+    if (!(await store.evict(sha256))) {
+      if (store.pins.has(sha256)) return 'pinned';
+      return this.#leases.has(sha256) ? 'open' : 'in use elsewhere';
+    }
+    this.#capacity.forget(sha256);
+    this.#evicted(sha256);
+    log.info({ blob: sha256 }, 'evicted a blob, as it was told to');
+    return 'evicted';
+  }
+
+  /** Errors: those of the disk. */
+  async pin(blobs: Iterable<string>): Promise<void> {
+    await this.#options.store.pins.add(blobs);
+  }
+
+  /** Errors: those of the disk. */
+  async unpin(blobs: Iterable<string>): Promise<void> {
+    await this.#options.store.pins.remove(blobs);
+  }
+
+  /** Whether a blob is on disk, whoever brought it, proven or not. */
+  isThere(sha256: string): boolean {
+    return this.#options.store.isThere(sha256);
+  }
+
+  /** Whether a blob is never evicted, on disk or not. */
+  isPinned(sha256: string): boolean {
+    return this.#options.store.pins.has(sha256);
+  }
+
+  async pinned(): Promise<PinnedUse> {
+    const { store } = this.#options;
+    let [blobs, bytes, absentBlobs] = [0, 0, 0];
+    for (const sha256 of await store.pins.list()) {
+      const sizeBytes = await store.sizeOf(sha256);
+      if (sizeBytes === undefined) absentBlobs += 1;
+      else [blobs, bytes] = [blobs + 1, bytes + sizeBytes];
+    }
+    return { blobs, bytes, absentBlobs };
+  }
+
   statistics(): BlobCacheStatistics {
     return {
       ...this.#counts,
@@ -190,12 +240,11 @@ export class BlobCache {
     });
   }
 
-  #evicted(sha256: string, sizeBytes: number): void {
+  #evicted(sha256: string): void {
     this.#counts.evicted += 1;
     this.#proven.forget(sha256);
     this.#gate.forget(sha256);
     this.#leases.forget(sha256);
-    this.#options.log.info({ blob: sha256, bytes: sizeBytes }, 'evicted a blob, least recently used, to make room');
   }
 }
 

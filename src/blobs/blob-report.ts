@@ -46,6 +46,18 @@ export interface FailedFetch {
   readonly message: string;
 }
 
+/** What became of a blob that was to be evicted: gone, not there in the first place, or why it stays. */
+export type Eviction = 'evicted' | 'absent' | 'pinned' | 'open' | 'fetching' | 'in use elsewhere';
+
+/** Blobs that are never evicted. */
+export interface PinnedUse {
+  /** On disk. */
+  readonly blobs: number;
+  readonly bytes: number;
+  /** Those that are kept once they are fetched. */
+  readonly absentBlobs: number;
+}
+
 export interface BlobCacheStatistics {
   readonly use: CapacityUse;
   readonly hits: number;

@@ -33,8 +33,10 @@ import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
+import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
 import { isStrange, readSmallFile, removeStray, renameOver } from './small-file.js';
+import { syncFolder } from './sync-folder.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -64,9 +66,11 @@ const MAX_PARTIAL_ATTEMPTS = 3;
 
 export class BlobStore {
   readonly layout: CacheLayout;
+  readonly pins: Pins;
 
   private constructor(layout: CacheLayout) {
     this.layout = layout;
+    this.pins = new Pins(layout);
   }
 
   /**
@@ -186,6 +190,19 @@ export class BlobStore {
     return undefined;
   }
 
+  /** Whether there is a blob, whoever brought it, that is not just being removed. */
+  isThere(sha256: string): boolean {
+    const opened = this.openBlob(sha256);
+    if (opened !== undefined) closeSync(opened.descriptor);
+    return opened !== undefined;
+  }
+
+  /** Bytes of the blob on disk, whoever brought it; undefined where there is none. */
+  async sizeOf(sha256: string): Promise<number | undefined> {
+    const stats = await lstatIfThere(this.layout.blob(sha256));
+    return stats?.isFile() ? stats.size : undefined;
+  }
+
   proof(sha256: string): Proof | undefined {
     return readProof(this.layout.proof(sha256));
   }
@@ -273,8 +290,16 @@ export class BlobStore {
     if (created !== undefined) await syncFolder(this.layout.blobs);
   }
 
-  /** Removes an idle blob. False where someone, in whatever process, holds it. */
-  async remove(sha256: string): Promise<boolean> {
+  /** Removes an idle blob that is not pinned. False where it is, or someone holds it. */
+  evict(sha256: string): Promise<boolean> {
+    return this.remove(sha256, () => this.pins.has(sha256));
+  }
+
+  /**
+   * Removes an idle blob. False where someone, in whatever process, holds it, or it `isKept`, asked while nobody else
+   * can take it.
+   */
+  async remove(sha256: string, isKept: () => boolean = () => false): Promise<boolean> {
     const path = this.layout.blob(sha256);
     let handle: FileHandle;
     try {
@@ -286,7 +311,7 @@ export class BlobStore {
     try {
       if (!flock(handle.fd, 'exclusiveNonBlocking')) return false;
       // What has been put in its place meanwhile is another file, and not ours to remove.
-      if (!(await isSameFile(path, await handle.stat()))) return false;
+      if (!(await isSameFile(path, await handle.stat())) || isKept()) return false;
       await unlink(path);
       await rm(this.layout.proof(sha256), { force: true });
       return true;
@@ -346,15 +371,6 @@ async function lstatIfThere(path: string): Promise<Stats | undefined> {
   } catch (error) {
     if (systemErrorCode(error) === 'ENOENT') return undefined;
     throw error;
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
   }
 }
 

@@ -5,6 +5,7 @@
  *   blobs/<2 hex>/<sha256>     0444, whole and proven; appears by rename alone
  *   proofs/<2 hex>/<sha256>    what was proven of it, and of which file; without it a blob is proven again before use
  *   partial/<sha256>           0600, bytes on their way; whoever fetches holds an exclusive flock on it
+ *   pins/<sha256>              empty: this blob is never evicted
  *   quarantine/<sha256>.json   why a blob was refused; never its data
  *   catalog/                   see catalog/catalog-store.ts
  *
@@ -24,7 +25,7 @@ export class CacheLayout {
 
   /** The folders of the cache that are made with it. */
   get folders(): readonly string[] {
-    return [this.blobs, this.proofs, this.partials, this.quarantine, this.catalogs];
+    return [this.blobs, this.proofs, this.partials, this.pins, this.quarantine, this.catalogs];
   }
 
   get blobs(): string {
@@ -37,6 +38,10 @@ export class CacheLayout {
 
   get partials(): string {
     return join(this.root, 'partial');
+  }
+
+  get pins(): string {
+    return join(this.root, 'pins');
   }
 
   get quarantine(): string {
@@ -57,6 +62,10 @@ export class CacheLayout {
 
   partial(sha256: string): string {
     return join(this.partials, sha256);
+  }
+
+  pin(sha256: string): string {
+    return join(this.pins, sha256);
   }
 
   quarantineRecord(sha256: string): string {

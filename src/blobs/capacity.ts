@@ -1,7 +1,7 @@
 /**
  * Who takes how much of the cache, and who goes first when room is needed.
  *
- * A blob is in exactly one of three places: `idle` (in order of last use, may be evicted), `leased` (held open, may not), or
+ * A blob is in exactly one of three places: `idle` (in order of last use, may be evicted unless it is pinned), `leased` (held open, may not), or
  * `reserved` (being fetched, counted at its full size from before the first byte). Partial files without a fetch count too
  * and are the first to go. What this process does not know of (blobs of another daemon on the same directory) is seen
  * through the free space of the disk.
@@ -144,18 +144,19 @@ export class Capacity {
     const beside = (blobs: Iterable<[string, number]>) =>
       sum([...blobs].filter(([sha256]) => !sizes.has(sha256)).map(([, sizeBytes]) => sizeBytes));
     const wantedBytes = sum(sizes.values());
+    const pinnedBytes = beside(await this.#pinned());
     const heldBytes =
-      beside(this.#leased) + beside([...this.#reserved].map(([key, { sizeBytes }]) => [key, sizeBytes]));
+      pinnedBytes + beside(this.#leased) + beside([...this.#reserved].map(([key, { sizeBytes }]) => [key, sizeBytes]));
     const { limitBytes, reserveFreeBytes } = this.#limits;
     const limitRoomBytes = limitBytes - heldBytes;
     const present = [...sizes].filter(([sha256]) => this.has(sha256)).map(([, sizeBytes]) => sizeBytes);
-    const evictableBytes = beside(this.#idle.entries()) + sum(this.#partials.values());
+    const evictableBytes = beside(this.#idle.entries()) - pinnedBytes + sum(this.#partials.values());
     const diskRoomBytes = (await this.#availableBytes()) + sum(present) + evictableBytes;
     if (wantedBytes <= Math.min(limitRoomBytes, diskRoomBytes)) return;
     throw new TmaxError(
       'ENOSPC',
       `${sizes.size} images of ${wantedBytes} bytes in all do not fit: the cache may hold ${limitBytes} bytes, of which ${heldBytes} ` +
-        `are held open or being fetched for others; its disk could hold ${Math.max(0, diskRoomBytes)} of them above the ` +
+        `are pinned, held open or being fetched for others; its disk could hold ${Math.max(0, diskRoomBytes)} of them above the ` +
         `${reserveFreeBytes} bytes kept free; choose fewer, raise --cache-size or lower --reserve-free`,
       { source: 'cache' },
     );
@@ -194,14 +195,14 @@ export class Capacity {
 
   /** Undefined where the room is reserved, else the error to end in if nothing changes. Errors: ENOSPC it can never fit. */
   async #makeRoom(sha256: string, sizeBytes: number, keep: ReadonlySet<string>): Promise<TmaxError | undefined> {
-    if (sizeBytes > this.#limits.limitBytes) throw this.#full(sha256, sizeBytes, await this.#availableBytes());
+    if (sizeBytes > this.#limits.limitBytes) throw await this.#full(sha256, sizeBytes);
     // What an earlier try left of this very blob will be filled up, not added to.
     const resumed = this.#partials.get(sha256) ?? 0;
     this.#partials.delete(sha256);
     const fits = await this.#evictUntilFits(sizeBytes, resumed, keep);
     if (!fits) {
       if (resumed > 0) this.#partials.set(sha256, resumed);
-      return this.#full(sha256, sizeBytes, await this.#availableBytes());
+      return this.#full(sha256, sizeBytes);
     }
     this.#reserved.set(sha256, { sizeBytes, writtenBytes: resumed });
     return undefined;
@@ -210,10 +211,12 @@ export class Capacity {
   /** Evicts until `sizeBytes`, of which `onDiskBytes` are there already, fit both limits; false where nothing is left to evict. */
   async #evictUntilFits(sizeBytes: number, onDiskBytes: number, keep: ReadonlySet<string>): Promise<boolean> {
     const passedOver = new Set(keep);
+    let pinned: ReadonlySet<string> | undefined;
     for (;;) {
       const overLimitBytes = this.#usedBytes() + sizeBytes - this.#limits.limitBytes;
       if (overLimitBytes <= 0 && sizeBytes - onDiskBytes <= (await this.#availableBytes())) return true;
-      if (!(await this.#evictOne(passedOver))) return false;
+      pinned ??= await this.#store.pins.list();
+      if (!(await this.#evictOne(passedOver, pinned))) return false;
     }
   }
 
@@ -233,7 +236,7 @@ export class Capacity {
   }
 
   /** Removes one partial file or else the least recently used blob that nobody holds; false where there is none. */
-  async #evictOne(passedOver: Set<string>): Promise<boolean> {
+  async #evictOne(passedOver: Set<string>, pinned: ReadonlySet<string>): Promise<boolean> {
     for (const sha256 of [...this.#partials.keys()]) {
       if (passedOver.has(sha256)) continue;
       if (await this.#store.removePartial(sha256)) {
@@ -244,10 +247,10 @@ export class Capacity {
     }
     for (;;) {
       // Looked up anew each time: what was idle before a wait may be leased, or gone, after it.
-      const sha256 = this.#leastRecentlyUsed(passedOver);
+      const sha256 = this.#leastRecentlyUsed(passedOver, pinned);
       if (sha256 === undefined) return false;
       const sizeBytes = this.#idle.peek(sha256) ?? 0;
-      if (await this.#store.remove(sha256)) {
+      if (await this.#store.evict(sha256)) {
         this.forget(sha256);
         this.#onEvict(sha256, sizeBytes);
         return true;
@@ -256,23 +259,32 @@ export class Capacity {
     }
   }
 
-  #leastRecentlyUsed(except: ReadonlySet<string>): string | undefined {
-    for (const sha256 of this.#idle.rkeys()) if (!except.has(sha256)) return sha256;
+  #leastRecentlyUsed(...except: readonly ReadonlySet<string>[]): string | undefined {
+    for (const sha256 of this.#idle.rkeys()) if (!except.some((set) => set.has(sha256))) return sha256;
     return undefined;
   }
 
-  #full(sha256: string, sizeBytes: number, availableBytes: number): TmaxError {
+  /** Pinned blobs that nobody holds open, with their sizes. */
+  async #pinned(): Promise<[string, number][]> {
+    const pinned = await this.#store.pins.list();
+    return [...this.#idle.entries()].filter(([sha256]) => pinned.has(sha256));
+  }
+
+  async #full(sha256: string, sizeBytes: number): Promise<TmaxError> {
+    const availableBytes = await this.#availableBytes();
+    const pinnedBytes = sum((await this.#pinned()).map(([, size]) => size));
     const { limitBytes, reserveFreeBytes } = this.#limits;
     const leasedBytes = sum(this.#leased.values());
-    const overLimit = leasedBytes + this.#reservedBytes() + sizeBytes > limitBytes;
+    const overLimit = leasedBytes + this.#reservedBytes() + pinnedBytes + sizeBytes > limitBytes;
     const remedy = overLimit
       ? 'raise --cache-size, or end sandboxes'
       : 'free some of the disk, or lower --reserve-free';
+    const unpin = pinnedBytes > 0 ? ', or unpin some (tmaxfs unpin)' : '';
     return new TmaxError(
       'ENOSPC',
       `no room for blob ${sha256.slice(0, 12)} of ${sizeBytes} bytes: the cache may hold ${limitBytes} bytes, of which ` +
-        `${leasedBytes} are held open and ${this.#reservedBytes()} are being fetched; the disk has ${Math.max(0, availableBytes)} ` +
-        `bytes to give above the ${reserveFreeBytes} kept free; ${remedy}`,
+        `${leasedBytes} are held open, ${this.#reservedBytes()} are being fetched and ${pinnedBytes} are pinned; the disk has ${Math.max(0, availableBytes)} ` +
+        `bytes to give above the ${reserveFreeBytes} kept free; ${remedy}${unpin}`,
       { source: 'cache' },
     );
   }

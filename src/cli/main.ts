@@ -6,6 +6,7 @@
 import { Command, CommanderError } from 'commander';
 import { TmaxError, wordsOf } from '../errors.js';
 import { version } from '../version.js';
+import { defineCache } from './define-cache.js';
 import { defineImages } from './define-images.js';
 import { defineMount } from './define-mount.js';
 import { defineObservation } from './define-observation.js';
@@ -46,6 +47,7 @@ function program(): Command {
   defineMount(tmaxfs);
   defineObservation(tmaxfs);
   defineImages(tmaxfs);
+  defineCache(tmaxfs);
   tmaxfs
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')

@@ -73,7 +73,7 @@ function describe(status: Status): string {
     `  log       ${status.logFile ?? 'standard error of the daemon (under systemd: journalctl)'}`,
     `  tasks     ${variants.join(', ')}; ${catalog.blobs.toLocaleString('en-US')} blobs${catalog.problems > 0 ? `; ${catalog.problems} left out (tmaxfs coverage)` : ''}`,
     `  cache     ${formatBytes(cache.usedBytes - cache.reservedBytes)} used${reserved} of ${formatBytes(cache.limitBytes)}, ${formatBytes(cache.diskAvailableBytes)} free on the disk of ${cache.directory}`,
-    `  blobs     ${cache.idleBlobs + cache.leasedBlobs} ready, ${cache.leasedBlobs} of them held open, ${fetches.evicted} evicted`,
+    `  blobs     ${cache.idleBlobs + cache.leasedBlobs} ready, ${cache.leasedBlobs} of them held open, ${pinned(cache.pinned)}, ${fetches.evicted} evicted`,
     `  opens     ${opens.hits} at once from the cache, ${opens.misses} that had to wait for a fetch (also those in vain), ${opens.waiting.length} waiting now`,
     `  fetches   ${fetches.done} done (${formatBytes(fetches.bytes)}), ${fetches.failed} failed, ${fetches.running.length} running; verify level ${status.verifyLevel}`,
   ];
@@ -102,6 +102,11 @@ function describe(status: Status): string {
     }),
   );
   return `${lines.join('\n')}\n`;
+}
+
+function pinned({ blobs, bytes, absentBlobs }: Status['cache']['pinned']): string {
+  if (blobs + absentBlobs === 0) return 'none pinned';
+  return `${blobs} pinned (${formatBytes(bytes)})${absentBlobs > 0 ? `, ${absentBlobs} more pinned and not fetched yet` : ''}`;
 }
 
 function followed({ intervalSeconds, failure }: Status['follow']): string {

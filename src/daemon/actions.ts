@@ -4,22 +4,26 @@ import * as v from 'valibot';
 import type { BlobCache } from '../blobs/blob-cache.js';
 import { prefetch } from '../blobs/prefetch.js';
 import { TmaxError } from '../errors.js';
+import type { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import type { CatalogFollower } from './catalog-follower.js';
 import type { Actions } from './control-server.js';
+import { keepActions } from './keep-actions.js';
 import type { Settings } from './settings.js';
 import { selectionShape, wantedBlobs } from './wanted-blobs.js';
 
 /**
  * `/reload`: looks for a newer commit; result `{repository, commit, isChanged}`.
  * `/prefetch` of a `Selection`: lines `{kind: "progress", ...PrefetchProgress}` and `{kind: "failure", name, reason}`; result
- * the last progress, and how many `failures` there were.
+ * the last progress, and how many `failures` there were. `/pin`, `/unpin`, `/evict`: see keep-actions.ts.
  */
 export function daemonActions(
   settings: Pick<Settings, 'maxFetches'>,
   follower: CatalogFollower,
   blobs: BlobCache,
+  fileSystem: Pick<PoolFileSystem, 'tree'>,
 ): Actions {
   return {
+    ...keepActions(blobs, fileSystem),
     '/reload': async () => {
       const before = follower.catalog;
       const { repository, commit } = await follower.reload();

@@ -229,7 +229,7 @@ async function startDaemon(
   const documents = {
     '/status': async (): Promise<Status> => {
       if (mount === undefined) throw new TmaxError('ENOTCONN', 'nothing is mounted yet', { source: 'daemon' });
-      const { availableBytes } = await store.disk();
+      const [{ availableBytes }, pinned] = await Promise.all([store.disk(), blobs.pinned()]);
       return describeStatus({
         version,
         startedAt,
@@ -237,6 +237,7 @@ async function startDaemon(
         catalog: follower.catalog,
         follow: follower.report(),
         blobs: blobs.statistics(),
+        pinned,
         scrub: scrubber?.statistics(),
         diskAvailableBytes: availableBytes,
         mount,
@@ -258,7 +259,7 @@ async function startDaemon(
     const server = await startControlServer(path, { documents, actions, mode, log });
     closers.add(() => server.close());
   };
-  await listen(sockets.control, CONTROL_SOCKET_MODE, daemonActions(settings, follower, blobs));
+  await listen(sockets.control, CONTROL_SOCKET_MODE, daemonActions(settings, follower, blobs, fileSystem));
   if (sockets.status !== undefined) await listen(sockets.status, STATUS_SOCKET_MODE, {});
   throwIfCalledOff(signal);
   collectGarbage();

@@ -1,6 +1,6 @@
 /** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
 
-import type { BlobCacheStatistics } from '../blobs/blob-report.js';
+import type { BlobCacheStatistics, PinnedUse } from '../blobs/blob-report.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import type { WaitingOpen } from '../filesystem/pool-file-system.js';
@@ -41,6 +41,8 @@ export interface Status {
     readonly diskAvailableBytes: number;
     readonly idleBlobs: number;
     readonly leasedBlobs: number;
+    /** Never evicted. */
+    readonly pinned: PinnedUse;
   };
   readonly opens: {
     /** Answered at once, from the cache. */
@@ -107,6 +109,7 @@ export interface StatusParts {
   readonly catalog: Catalog;
   readonly follow: FollowReport;
   readonly blobs: BlobCacheStatistics;
+  readonly pinned: PinnedUse;
   /** Undefined where it is off. */
   readonly scrub: ScrubStatistics | undefined;
   readonly diskAvailableBytes: number;
@@ -151,6 +154,7 @@ export function describeStatus(parts: StatusParts): Status {
       diskAvailableBytes,
       idleBlobs,
       leasedBlobs,
+      pinned: parts.pinned,
     },
     opens: { hits: blobs.hits, misses: blobs.misses, waiting: parts.waitingOpens },
     fetches: {

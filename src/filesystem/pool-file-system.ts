@@ -36,7 +36,7 @@ export interface PoolView {
 }
 
 export interface PoolFileSystemOptions extends PoolView {
-  readonly blobs: Pick<BlobCache, 'open' | 'state'>;
+  readonly blobs: Pick<BlobCache, 'open' | 'state' | 'isPinned'>;
   readonly uid: number;
   readonly gid: number;
   readonly timeouts: Timeouts;
@@ -50,7 +50,7 @@ export interface PoolFileSystemOptions extends PoolView {
 const MODE = 0o555;
 const BLOCK_SIZE_BYTES = 4096;
 
-const FILE_ATTRIBUTES = ['architecture', 'blob', 'commit', 'error', 'sha256', 'state', 'verified'] as const;
+const FILE_ATTRIBUTES = ['architecture', 'blob', 'commit', 'error', 'pinned', 'sha256', 'state', 'verified'] as const;
 const PREFIX = 'user.tmaxfs.';
 
 /** A caller in an `open` that is not answered yet. */
@@ -76,6 +76,11 @@ export class PoolFileSystem implements FileSystem {
   /** Replaces everything that is shown, between two calls of the kernel. */
   show(view: PoolView): void {
     this.#view = view;
+  }
+
+  /** What is shown now. */
+  get tree(): Tree {
+    return this.#view.tree;
   }
 
   get timeouts(): Timeouts {
@@ -152,6 +157,7 @@ export class PoolFileSystem implements FileSystem {
       blob: node.blob.path,
       commit: node.blob.commit,
       error: errorOf(state),
+      pinned: blobs.isPinned(node.blob.sha256) ? 'yes' : 'no',
       sha256: node.blob.sha256,
       state: state.state,
       verified: state.state === 'ready' ? 'yes' : 'no',

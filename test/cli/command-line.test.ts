@@ -20,7 +20,19 @@ function tmaxfs(args: readonly string[], env: Record<string, string> = {}): Prom
 test('--help names every command and exits with 0', async (t) => {
   const { exitCode, stdout } = await tmaxfs(['--help']);
   t.is(exitCode, 0);
-  for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'prefetch', 'reload', 'demo']) {
+  for (const command of [
+    'mount',
+    'unmount',
+    'status',
+    'coverage',
+    'verify',
+    'prefetch',
+    'reload',
+    'pin',
+    'unpin',
+    'evict',
+    'demo',
+  ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
   }
 });
@@ -79,6 +91,9 @@ for (const args of [
   ['mount', '/x', '--connections', '0'],
   ['mount', '/x', '--min-speed', 'fast'],
   ['prefetch', '/x'],
+  ['pin', '/x'],
+  ['evict', '/x', ''],
+  ['unpin'],
   ['unmount'],
   ['mount', '/x', '--arch', 'amd64'],
   ['mount', '/x', '--scrub', 'sometimes'],

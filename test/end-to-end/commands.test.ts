@@ -39,8 +39,14 @@ test.serial('who did not mount can look, and can neither unmount nor command', a
     const { exitCode, stderr } = await tmaxfsAs(ORDINARY_UID, pool, [command, pool.mountpoint]);
     t.is(exitCode, 0, stderr);
   }
-  for (const words of [['reload'], ['prefetch', '--variant', 'v']]) {
-    const { exitCode, stderr } = await tmaxfsAs(ORDINARY_UID, pool, [...words, pool.mountpoint]);
+  for (const [command = '', ...words] of [
+    ['reload'],
+    ['prefetch', '--variant', 'v'],
+    ['pin', 'v'],
+    ['unpin', 'v'],
+    ['evict', 'v'],
+  ]) {
+    const { exitCode, stderr } = await tmaxfsAs(ORDINARY_UID, pool, [command, pool.mountpoint, ...words]);
     t.is(exitCode, 1);
     t.regex(stderr, /obeys only root and who mounted it; ask as that user \(sudo -u '#0' tmaxfs/);
   }

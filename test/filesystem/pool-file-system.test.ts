@@ -8,6 +8,7 @@ import { PoolFileSystem } from '../../src/filesystem/pool-file-system.js';
 import { buildTree } from '../../src/filesystem/tree.js';
 
 const COMMIT = 'c'.repeat(40);
+const PINNED = 'a'.repeat(64);
 const DATE = new Date('2026-02-03T04:05:06.789Z');
 
 function listed(path: string, digit: string, sizeBytes = 1000) {
@@ -41,6 +42,7 @@ function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}, d
         opened.push(address.sha256);
         return { descriptor: 7, release: () => opened.push('released') };
       },
+      isPinned: (sha256) => sha256 === PINNED,
       state: (sha256) => states[sha256] ?? { state: 'absent', failure: undefined },
     },
     uid: 1000,
@@ -156,10 +158,12 @@ test('extended attributes tell where a blob stands, and why it was refused', (t)
   t.is(read('original/one.sif', 'verified'), 'yes');
   t.is(read('original/one.sif', 'blob'), 'images/a.sif');
   t.is(read('original/two.sif', 'error'), 'no superblock');
+  t.is(read('original/one.sif', 'pinned'), 'yes');
+  t.is(read('original/two.sif', 'pinned'), 'no');
   t.is(read('', 'control'), '/run/x.sock');
   t.deepEqual(
     fileSystem.extendedAttributeNames(walk('solvable/due.sif').inode),
-    ['blob', 'commit', 'sha256', 'state', 'verified'].map((name) => `user.tmaxfs.${name}`),
+    ['blob', 'commit', 'pinned', 'sha256', 'state', 'verified'].map((name) => `user.tmaxfs.${name}`),
   );
 });
 
