@@ -1,9 +1,10 @@
 /**
  * Which room may know which. Arrows point down only:
- * cli > daemon > filesystem > {catalog, blobs}; blobs > {sources, verify}; fuse knows only filesystem/contract.
+ * cli > doctor > daemon > filesystem > {catalog, blobs}; blobs > {sources, verify}; fuse knows only filesystem/contract.
  */
 const below = {
-  cli: ['daemon', 'demo', 'filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
+  cli: ['doctor', 'daemon', 'demo', 'filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
+  doctor: ['daemon', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
   daemon: ['filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
   filesystem: ['catalog', 'blobs'],
   blobs: ['sources', 'verify'],

@@ -7,6 +7,7 @@ import { Command, CommanderError } from 'commander';
 import { TmaxError, wordsOf } from '../errors.js';
 import { version } from '../version.js';
 import { defineCache } from './define-cache.js';
+import { defineDiagnosis } from './define-diagnosis.js';
 import { defineImages } from './define-images.js';
 import { defineMount } from './define-mount.js';
 import { defineObservation } from './define-observation.js';
@@ -48,6 +49,7 @@ function program(): Command {
   defineObservation(tmaxfs);
   defineImages(tmaxfs);
   defineCache(tmaxfs);
+  defineDiagnosis(tmaxfs);
   tmaxfs
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')

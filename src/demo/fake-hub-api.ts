@@ -66,6 +66,9 @@ export class FakeApi {
       const answer = () => this.#api(`${owner}/${name}`, what, revision, rest.join('/'), request);
       return { bucket: 'api', file: undefined, answer };
     }
+    if (first === 'api' && second === 'whoami-v2') {
+      return { bucket: 'api', file: undefined, answer: () => this.#whoami(request.token) };
+    }
     if (first === 'api' && second === 'resolve-cache') {
       const [owner = '', name = '', commit = '', ...rest] = segments.slice(3);
       const file = rest.join('/');
@@ -78,6 +81,15 @@ export class FakeApi {
       return { bucket: 'resolvers', file, answer };
     }
     return { bucket: 'api', file: undefined, answer: () => errorReply(404, 'Sorry, we can’t find this page.') };
+  }
+
+  #whoami(token: string | undefined): Reply {
+    const isKnown = token !== undefined && this.#isKnown(token);
+    return isKnown ? jsonReply({ type: 'user', name: 'a-reader' }) : errorReply(401, 'Invalid username or password.');
+  }
+
+  #isKnown(token: string): boolean {
+    return [...this.#repositories.values()].some(({ readers }) => readers.has(token));
   }
 
   #api(name: string, what: string, revision: string, path: string, request: ApiRequest): Reply {
@@ -163,8 +175,8 @@ export class FakeApi {
 
   /** The repository at a revision, or the answer that says why not. */
   #find(name: string, revision: string, token: string | undefined): Found | { readonly refused: Reply } {
-    const known = token === undefined || [...this.#repositories.values()].some(({ readers }) => readers.has(token));
-    if (!known) return { refused: errorReply(401, 'Invalid credentials in Authorization header') };
+    if (token !== undefined && !this.#isKnown(token))
+      return { refused: errorReply(401, 'Invalid credentials in Authorization header') };
     const repository = this.#repositories.get(name);
     const hidden = repository?.access === 'private' && (token === undefined || !repository.readers.has(token));
     if (repository === undefined || hidden) {

@@ -18,8 +18,8 @@ export class FixedWindow {
     this.#limit = limit;
   }
 
-  /** Counts a request: undefined if it is within the limit, else the headers of its 429. */
-  refuse(): Record<string, string> | undefined {
+  /** Counts a request: whether it is over the limit, and the headers of its answer, whatever that is. */
+  count(): { readonly isOver: boolean; readonly headers: Readonly<Record<string, string>> } {
     const { requests, windowSeconds, tell = 'RateLimit' } = this.#limit;
     const now = Date.now();
     if (now >= this.#endsAt) {
@@ -27,12 +27,13 @@ export class FixedWindow {
       this.#left = requests;
     }
     this.#left -= 1;
-    if (this.#left >= 0) return undefined;
+    const isOver = this.#left < 0;
     const seconds = Math.ceil((this.#endsAt - now) / 1000);
-    if (tell === 'Retry-After') return { 'retry-after': String(seconds) };
-    return {
-      ratelimit: `"${this.#name}";r=0;t=${seconds}`,
+    if (tell === 'Retry-After') return { isOver, headers: isOver ? { 'retry-after': String(seconds) } : {} };
+    const headers = {
+      ratelimit: `"${this.#name}";r=${Math.max(0, this.#left)};t=${seconds}`,
       'ratelimit-policy': `"fixed window";"${this.#name}";q=${requests};w=${windowSeconds}`,
     };
+    return { isOver, headers };
   }
 }

@@ -93,8 +93,10 @@ export class FakeHub {
         const place = new URL(origin + url.slice(basePath.length));
         const route = api.route({ method: request.method ?? 'GET', url: place, token, body });
         const answer = () => {
-          const refusal = windows[route.bucket]?.refuse();
-          return refusal === undefined ? route.answer() : textReply(429, 'Too Many Requests', refusal);
+          const counted = windows[route.bucket]?.count();
+          if (counted?.isOver) return textReply(429, 'Too Many Requests', counted.headers);
+          const reply = route.answer();
+          return counted === undefined ? reply : { ...reply, headers: { ...reply.headers, ...counted.headers } };
         };
         return { file: route.file, answer };
       });

@@ -17,6 +17,23 @@ function fromRateLimit(value: string | undefined): number | undefined {
   return seconds.length === 0 ? undefined : (Math.max(...seconds) + 1) * 1000;
 }
 
+/** What a window still allows, as `RateLimit` and `RateLimit-Policy` tell it; `name`: which of the server's limits. */
+export interface LeftOver {
+  readonly remaining: number;
+  /** Of the whole window; undefined where it is not told. */
+  readonly quota: number | undefined;
+  readonly resetSeconds: number;
+}
+
+/** Undefined where the server says nothing of this limit. */
+export function leftOver(reply: HttpReply, name: string): LeftOver | undefined {
+  const entry = (header: string) =>
+    (reply.header(header) ?? '').split(',').find((one) => one.includes(`"${name}"`)) ?? '';
+  const [remaining, resetSeconds] = [parameter(entry('ratelimit'), 'r'), parameter(entry('ratelimit'), 't')];
+  if (remaining === undefined || resetSeconds === undefined) return undefined;
+  return { remaining, resetSeconds, quota: parameter(entry('ratelimit-policy'), 'q') };
+}
+
 function parameter(limit: string, name: string): number | undefined {
   const digits = new RegExp(`;\\s*${name}=(\\d{1,9})\\s*(?:;|$)`).exec(limit)?.[1];
   return digits === undefined ? undefined : Number(digits);

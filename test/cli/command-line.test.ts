@@ -31,6 +31,7 @@ test('--help names every command and exits with 0', async (t) => {
     'pin',
     'unpin',
     'evict',
+    'doctor',
     'demo',
   ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));

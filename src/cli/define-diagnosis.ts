@@ -1,0 +1,24 @@
+/** The commands that say what is wrong. */
+
+import type { Command } from 'commander';
+
+/** Adds `doctor`. After `mount`, whose options it takes. */
+export function defineDiagnosis(tmaxfs: Command): void {
+  withMountOptions(
+    tmaxfs,
+    tmaxfs
+      .command('doctor')
+      .description('what this machine lacks, and how to mend it; takes the words of mount; exit 1 if there is an error')
+      .argument('[mountpoint]', 'a mount, or what is to be one')
+      .option('--json', 'print the document, stable and in full', false),
+  ).action(async (mountpoint: string | undefined, options) =>
+    (await import('./doctor.js')).doctorCommand(mountpoint, options),
+  );
+}
+
+/** So that it looks with the eyes of a daemon that would be started with the same words and variables. */
+function withMountOptions(tmaxfs: Command, command: Command): Command {
+  const mount = tmaxfs.commands.find((one) => one.name() === 'mount');
+  for (const option of mount?.options ?? []) command.addOption(option);
+  return command;
+}
