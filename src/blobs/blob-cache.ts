@@ -15,7 +15,7 @@ import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
 import { type FetchEnvironment, type FetchProgress, type FetchResult, fetchBlob } from './blob-fetch.js';
-import type { BlobCacheStatistics, BlobState, FailedFetch, OpenLabel } from './blob-report.js';
+import type { BlobCacheCounts, BlobCacheStatistics, BlobState, FailedFetch, OpenLabel } from './blob-report.js';
 import { type BlobStore, diskError, type OpenBlob } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
 import { FetchQueue, type QueuedFetch, type RunOutcome } from './fetch-queue.js';
@@ -257,6 +257,13 @@ export class BlobCache {
       quarantine: this.#quarantine.records(),
       lastFailures: this.#lastFailures,
     };
+  }
+
+  counts(): BlobCacheCounts {
+    const fetches = { queued: 0, fetching: 0, verifying: 0, publishing: 0 };
+    for (const { progress } of this.#flights.values()) fetches[progress.phase] += 1;
+    const { evicted } = this.#counts;
+    return { use: this.#capacity.use(), evicted, fetches, quarantined: this.#quarantine.counts() };
   }
 
   /** Looks at the disk, and answers for each blob whether it is there, whole and proven, or quarantined. */

@@ -26,6 +26,8 @@ export interface Status {
   readonly verifyLevel: string;
   /** Null where the log goes to standard error. */
   readonly logFile: string | null;
+  /** Where metrics and the status page are; null without --metrics-port. */
+  readonly metricsUrl: string | null;
   readonly catalog: {
     readonly variants: Readonly<Record<string, number>>;
     readonly blobs: number;
@@ -113,6 +115,7 @@ export interface StatusParts {
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
   readonly waitingOpens: readonly WaitingOpen[];
   readonly logFile: string | undefined;
+  readonly metricsUrl: string | undefined;
 }
 
 export function describeStatus(parts: StatusParts): Status {
@@ -137,6 +140,7 @@ export function describeStatus(parts: StatusParts): Status {
     passthrough: mount.passthrough,
     verifyLevel: settings.verifyLevel,
     logFile: parts.logFile ?? null,
+    metricsUrl: parts.metricsUrl ?? null,
     catalog: {
       variants: Object.fromEntries([...catalog.variants.values()].map(({ name, tasks }) => [name, tasks.size])),
       blobs: catalog.blobs.size,
