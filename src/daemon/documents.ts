@@ -18,6 +18,7 @@ import { processUse } from './metrics/process-use.js';
 import type { WebDocuments } from './metrics/web-server.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
+import { nameCallers } from './waiting-callers.js';
 
 export interface DaemonParts {
   readonly startedAt: Date;
@@ -57,8 +58,9 @@ export function daemonDocuments(parts: DaemonParts): {
   };
 }
 
-function statusOf(parts: DaemonParts): Status {
+async function statusOf(parts: DaemonParts): Promise<Status> {
   const { startedAt, settings, follower, blobs, scrubber, space, fileSystem, logFile, metricsUrl } = parts;
+  const waiting = await nameCallers(fileSystem.waitingOpens);
   return describeStatus({
     version,
     startedAt,
@@ -68,8 +70,11 @@ function statusOf(parts: DaemonParts): Status {
     blobs: blobs.statistics(),
     scrub: scrubber?.statistics(),
     diskAvailableBytes: space.availableBytes,
+    reserveFreeBytes: space.limits.reserveFreeBytes,
     mount: mountOf(parts),
-    waitingOpens: fileSystem.waitingOpens,
+    waiting,
+    measurements: parts.measurements,
+    requests: parts.requests(),
     logFile,
     metricsUrl,
   });
