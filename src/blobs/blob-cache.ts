@@ -12,7 +12,7 @@ import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';
 import type { FetchEnvironment } from './blob-fetch.js';
-import type { BlobCacheStatistics, BlobState, Eviction, OpenLabel, PinnedUse } from './blob-report.js';
+import type { BlobCacheCounts, BlobCacheStatistics, BlobState, Eviction, OpenLabel, PinnedUse } from './blob-report.js';
 import type { BlobStore } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
 import { Flights, type FlightsOptions } from './flights.js';
@@ -207,6 +207,15 @@ export class BlobCache {
       ...this.#flights.statistics(),
       use: this.#capacity.use(),
       quarantine: this.#quarantine.records(),
+    };
+  }
+
+  counts(): BlobCacheCounts {
+    return {
+      use: this.#capacity.use(),
+      evicted: this.#counts.evicted,
+      fetches: this.#flights.phases(),
+      quarantined: this.#quarantine.counts(),
     };
   }
 

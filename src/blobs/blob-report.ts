@@ -1,7 +1,7 @@
 /** What the cache tells of itself, to `status`, to extended attributes and to the log. Types only. */
 
 import type { BlobAddress } from '../sources/source.js';
-import type { FetchProgress } from './blob-fetch.js';
+import type { FetchPhase, FetchProgress } from './blob-fetch.js';
 import type { CapacityUse } from './capacity.js';
 import type { QuarantineRecord } from './quarantine.js';
 
@@ -69,4 +69,12 @@ export interface BlobCacheStatistics {
   readonly flights: readonly FetchInFlight[];
   readonly quarantine: readonly QuarantineRecord[];
   readonly lastFailures: readonly FailedFetch[];
+}
+
+/** What can be told from memory alone, at no cost worth mentioning. */
+export interface BlobCacheCounts {
+  readonly use: CapacityUse;
+  readonly evicted: number;
+  readonly fetches: Readonly<Record<FetchPhase, number>>;
+  readonly quarantined: Readonly<Record<QuarantineRecord['cause'], number>>;
 }

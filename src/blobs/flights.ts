@@ -10,7 +10,13 @@ import { setMaxListeners } from 'node:events';
 import { TmaxError } from '../errors.js';
 import { startLongTimer } from '../long-timer.js';
 import type { BlobAddress } from '../sources/source.js';
-import { type FetchEnvironment, type FetchProgress, type FetchResult, fetchBlob } from './blob-fetch.js';
+import {
+  type FetchEnvironment,
+  type FetchPhase,
+  type FetchProgress,
+  type FetchResult,
+  fetchBlob,
+} from './blob-fetch.js';
 import type { BlobState, FailedFetch, FetchInFlight, OpenLabel } from './blob-report.js';
 import { diskError } from './blob-store.js';
 import { FetchOutcomes } from './fetch-outcomes.js';
@@ -104,6 +110,13 @@ export class Flights {
         return { address, label, startedAtMs, ...progress, waiters: waiters.size };
       }),
     };
+  }
+
+  /** How many there are in each phase. */
+  phases(): Record<FetchPhase, number> {
+    const phases = { queued: 0, fetching: 0, verifying: 0, publishing: 0 };
+    for (const { progress } of this.#flights.values()) phases[progress.phase] += 1;
+    return phases;
   }
 
   /**

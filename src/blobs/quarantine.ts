@@ -80,6 +80,13 @@ export class Quarantine {
     return [...this.#records.keys()].flatMap((sha256) => this.get(sha256) ?? []);
   }
 
+  /** As known here: records that another process has removed are counted until they are looked at. */
+  counts(): Record<QuarantineRecord['cause'], number> {
+    const counts = { image: 0, transfer: 0, disk: 0 };
+    for (const { cause } of this.#records.values()) counts[cause] += 1;
+    return counts;
+  }
+
   /** The record of a blob, whether or not it still forbids a fetch. */
   get(sha256: string): QuarantineRecord | undefined {
     const record = this.#records.get(sha256);

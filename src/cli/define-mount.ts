@@ -53,6 +53,12 @@ export function defineMount(tmaxfs: Command): void {
     .addOption(option('--uid <number>', 'owner shown for every file (default: this user)'))
     .addOption(option('--gid <number>', 'group shown for every file (default: this group)'))
     .addOption(flag('--offline', 'serve what is on this disk, ask no network').default(false))
+    .addOption(
+      option(
+        '--metrics-port <port>',
+        'show metrics and a status page at that port of 127.0.0.1; 0: any (default: off)',
+      ),
+    )
     .addOption(flag('--foreground', 'stay here and log to standard error').default(false))
     .addOption(
       option(

@@ -71,3 +71,19 @@ export function formatBytes(bytes: number): string {
   }
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
+
+/** "85 µs", "1.2 ms", "340 ms", "12.3 s", "4 min 10 s", "3 h 20 min", "2 d 5 h": for humans. */
+export function formatMilliseconds(milliseconds: number): string {
+  const seconds = milliseconds / 1000;
+  if (milliseconds < 0.9995) return `${Math.round(milliseconds * 1000)} µs`;
+  if (milliseconds < 999.5) return `${milliseconds < 9.95 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const pair = (first: number, large: string, second: number, small: string) =>
+    second === 0 ? `${first} ${large}` : `${first} ${large} ${second} ${small}`;
+  if (whole < 3600) return pair(Math.floor(whole / 60), 'min', whole % 60, 's');
+  const minutes = Math.round(whole / 60);
+  if (minutes < 24 * 60) return pair(Math.floor(minutes / 60), 'h', minutes % 60, 'min');
+  const hours = Math.round(minutes / 60);
+  return pair(Math.floor(hours / 24), 'd', hours % 24, 'h');
+}

@@ -1,5 +1,5 @@
 /**
- * A control socket: HTTP over a Unix socket. GET answers with a JSON document; POST starts an action, whose words come back
+ * A control socket: HTTP over a Unix socket. GET answers with a document, JSON unless it is text; POST starts an action, whose words come back
  * as lines of JSON while it goes on, and which ends when its client goes away. Knows nothing of what is in them, and trusts
  * no client: whoever can reach the socket may send anything.
  */
@@ -9,6 +9,14 @@ import { chmodSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
+
+/** A document that is not JSON. */
+export class TextDocument {
+  constructor(
+    readonly contentType: string,
+    readonly text: string,
+  ) {}
+}
 
 /** Document by path, as "/status"; the query's parameters are passed on. */
 export type Documents = Readonly<Record<string, (query: URLSearchParams) => unknown | Promise<unknown>>>;
@@ -108,6 +116,11 @@ function targetOf({ url = '/' }: IncomingMessage): { readonly path: string; read
 }
 
 function answer(response: ServerResponse, status: number, value: unknown): void {
+  if (value instanceof TextDocument) {
+    response.writeHead(status, { 'content-type': value.contentType });
+    response.end(value.text);
+    return;
+  }
   response.writeHead(status, { 'content-type': 'application/json' });
   response.end(`${JSON.stringify(value)}\n`);
 }

@@ -24,15 +24,16 @@ import { RateGovernor } from '../sources/rate-governor.js';
 import type { Source } from '../sources/source.js';
 import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
-import { version } from '../version.js';
 import { daemonActions } from './actions.js';
 import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower.js';
 import { Closers } from './closers.js';
 import { type Actions, startControlServer } from './control-server.js';
-import { type Coverage, countCoverage } from './coverage.js';
 import { DiskSpace } from './disk-space.js';
+import { daemonDocuments } from './documents.js';
 import { hubSettings } from './hub-settings.js';
 import { collectGarbage } from './memory.js';
+import { Measurements, measuredOpens, measuredProver, measuredSource } from './metrics/measurements.js';
+import { WebServer } from './metrics/web-server.js';
 import {
   CONTROL_ATTRIBUTE,
   type Environment,
@@ -46,7 +47,6 @@ import {
 import type { Settings } from './settings.js';
 import { logSettings } from './settings-log.js';
 import { imagesThatCannotFit } from './small-cache.js';
-import { describeStatus, type Status } from './status.js';
 
 /** Threads that relay reads; with passthrough they are idle. */
 const READ_THREADS = 2;
@@ -171,6 +171,8 @@ async function startDaemon(
   logSettings(settings, log);
   // What is wrong here is said before the network is asked; it is checked again right before mounting.
   await prepareMountpoint(settings.mountpoint, log);
+  const web = settings.metricsPort === undefined ? undefined : await WebServer.start(settings.metricsPort, log);
+  if (web !== undefined) closers.add(() => web.close());
   const store = await BlobStore.open(settings.cacheDirectory);
   const space = await DiskSpace.start(store, settings);
   closers.add(() => space.close());
@@ -180,7 +182,9 @@ async function startDaemon(
   const governor = new RateGovernor();
   const client = hub === undefined ? undefined : new HubClient(hub, METADATA_RETRY, governor);
   if (client !== undefined) closers.add(() => client.close());
-  const sources: Source[] = hub === undefined ? [] : [new HubSource(hub, governor)];
+  const measurements = new Measurements();
+  const hubSources = hub === undefined ? [] : [new HubSource(hub, governor)];
+  const sources: Source[] = hubSources.map((source) => measuredSource(source, measurements));
   for (const source of sources) closers.add(() => source.close());
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
@@ -197,7 +201,7 @@ async function startDaemon(
       store,
       limits: space.limits,
       sources,
-      prover: verifier,
+      prover: measuredProver(verifier, measurements),
       verifierVersion: VERIFIER_VERSION,
       level: settings.verifyLevel,
       openTimeoutMs: settings.openTimeoutMs,
@@ -209,13 +213,13 @@ async function startDaemon(
   closers.add(() => blobs.close());
   const scrubber = startScrubber(settings, store, blobs, log);
   if (scrubber !== undefined) closers.add(() => scrubber.close());
-  space.watch(() => blobs.statistics().use.usedBytes);
+  space.watch(() => blobs.counts().use.usedBytes);
 
   const runtime = makeRuntimeDirectory(environment);
   closers.add(() => removeRuntimeDirectory(runtime));
   await removeDeadSockets(runtime);
   const sockets = chooseSockets(settings, runtime);
-  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), blobs, space, sockets);
+  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), measuredOpens(blobs, measurements), space, sockets);
   const follower = new CatalogFollower({
     catalog,
     failure: outdated,
@@ -226,35 +230,20 @@ async function startDaemon(
   });
   closers.add(() => follower.close());
   let mount: MountHandle | undefined;
-  const documents = {
-    '/status': async (): Promise<Status> => {
-      if (mount === undefined) throw new TmaxError('ENOTCONN', 'nothing is mounted yet', { source: 'daemon' });
-      const [{ availableBytes }, pinned] = await Promise.all([store.disk(), blobs.pinned()]);
-      return describeStatus({
-        version,
-        startedAt,
-        settings,
-        catalog: follower.catalog,
-        follow: follower.report(),
-        blobs: blobs.statistics(),
-        pinned,
-        scrub: scrubber?.statistics(),
-        diskAvailableBytes: availableBytes,
-        mount,
-        waitingOpens: fileSystem.waitingOpens,
-        logFile,
-      });
-    },
-    '/coverage': async (query: URLSearchParams): Promise<Coverage> => {
-      const onDisk = await blobs.onDisk();
-      const { catalog: shown } = follower;
-      const refusals = blobs
-        .statistics()
-        .quarantine.filter(({ cause, commit }) => cause === 'image' && commit === shown.commit)
-        .map(({ sha256, reason }): [string, string] => [sha256, reason]);
-      return countCoverage(shown, onDisk, new Map(refusals), query.get('variant') ?? undefined);
-    },
-  };
+  const { documents, webDocuments } = daemonDocuments({
+    startedAt,
+    settings,
+    follower,
+    blobs,
+    scrubber,
+    space,
+    fileSystem,
+    mount: () => mount,
+    logFile,
+    metricsUrl: web?.url,
+    measurements,
+    requests: () => new Map(sources.map(({ name }) => [name, governor.states()])),
+  });
   const listen = async (path: string, mode: number, actions: Actions): Promise<void> => {
     const server = await startControlServer(path, { documents, actions, mode, log });
     closers.add(() => server.close());
@@ -272,6 +261,7 @@ async function startDaemon(
     readThreads: READ_THREADS,
     log,
   });
+  web?.show(webDocuments);
   const { driver, passthrough } = mount;
   log.info(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
@@ -321,7 +311,7 @@ function startScrubber(settings: Settings, store: BlobStore, cache: BlobCache, l
 function poolFileSystem(
   settings: Settings,
   view: PoolView,
-  blobs: BlobCache,
+  blobs: Pick<BlobCache, 'open' | 'state' | 'isPinned'>,
   space: DiskSpace,
   sockets: Sockets,
 ): PoolFileSystem {

@@ -43,6 +43,11 @@ export class DiskSpace {
     this.#usedBytes = usedBytes;
   }
 
+  /** As of some seconds ago. */
+  get availableBytes(): number {
+    return this.#availableBytes;
+  }
+
   /** The cache as a disk: as large as it may become, as free as it may still grow. */
   now(): Space {
     const usedBytes = this.#usedBytes();

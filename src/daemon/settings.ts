@@ -38,6 +38,7 @@ export interface MountWords {
   readonly uid?: string | undefined;
   readonly gid?: string | undefined;
   readonly offline: boolean;
+  readonly metricsPort?: string | undefined;
   readonly logLevel: string;
 }
 
@@ -72,6 +73,8 @@ export interface Settings {
   readonly uid: number;
   readonly gid: number;
   readonly offline: boolean;
+  /** Of the loopback interface, 0 for any that is free; undefined: none. */
+  readonly metricsPort: number | undefined;
   readonly logLevel: LogLevel;
   readonly endpoint: string;
   readonly token: TokenPlaces;
@@ -151,6 +154,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     uid: userId(words.uid, '--uid') ?? process.getuid?.() ?? 0,
     gid: userId(words.gid, '--gid') ?? process.getgid?.() ?? 0,
     offline: words.offline || isYes(environment['HF_HUB_OFFLINE']),
+    metricsPort: words.metricsPort === undefined ? undefined : parsePort(words.metricsPort, '--metrics-port'),
     logLevel: oneOf(words.logLevel, LOG_LEVELS, '--log-level'),
     endpoint: readEndpoint(environment),
     token: tokenPlaces(environment),
@@ -228,6 +232,14 @@ function parseCount(text: string, option: string, most: number): number {
   const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
   if (count >= 1 && count <= most) return count;
   throw new TmaxError('EINVAL', `${option} takes a number from 1 to ${most}, not "${text}"`, { source: 'settings' });
+}
+
+/** Errors: EINVAL. */
+function parsePort(text: string, option: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port < 2 ** 16) return port;
+  const message = `${option} takes a port from 1 to 65535, or 0 for any that is free, not "${text}"`;
+  throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
 /** As the option says, else as the variable of the Hub's own client says, else the default. Errors: EINVAL. */

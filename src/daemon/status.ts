@@ -1,13 +1,22 @@
 /** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
 
-import type { BlobCacheStatistics, PinnedUse } from '../blobs/blob-report.js';
+import type { BlobCacheStatistics, FetchInFlight, PinnedUse } from '../blobs/blob-report.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
-import type { WaitingOpen } from '../filesystem/pool-file-system.js';
 import type { MountHandle } from '../fuse/driver.js';
+import type { RequestState } from '../sources/rate-governor.js';
 import type { FollowReport } from './catalog-follower.js';
+import type { Measurements } from './metrics/measurements.js';
+import type { RecentValues } from './metrics/tallies.js';
 import type { Settings } from './settings.js';
 import { taskNames } from './task-names.js';
+import type { WaitingCaller } from './waiting-callers.js';
+
+/** Of the latest opens that were answered with a file, milliseconds; null before the first. */
+export interface Percentiles {
+  readonly p50Ms: number | null;
+  readonly p99Ms: number | null;
+}
 
 export interface Status {
   readonly version: string;
@@ -26,6 +35,8 @@ export interface Status {
   readonly verifyLevel: string;
   /** Null where the log goes to standard error. */
   readonly logFile: string | null;
+  /** Where metrics and the status page are; null without --metrics-port. */
+  readonly metricsUrl: string | null;
   readonly catalog: {
     readonly variants: Readonly<Record<string, number>>;
     readonly blobs: number;
@@ -38,7 +49,9 @@ export interface Status {
     readonly limitBytes: number;
     readonly usedBytes: number;
     readonly reservedBytes: number;
+    /** On the disk of the directory, as of some seconds ago, and what of that the cache leaves alone. */
     readonly diskAvailableBytes: number;
+    readonly reserveFreeBytes: number;
     readonly idleBlobs: number;
     readonly leasedBlobs: number;
     /** Never evicted. */
@@ -49,13 +62,17 @@ export interface Status {
     readonly hits: number;
     /** That had to wait for a fetch, whatever came of it. */
     readonly misses: number;
-    readonly waiting: readonly WaitingOpen[];
+    readonly waiting: readonly WaitingCaller[];
+    /** Of the latest 1,024 of each: all, those answered at once, and those that waited for a fetch. */
+    readonly latency: { readonly all: Percentiles; readonly hits: Percentiles; readonly waited: Percentiles };
   };
   readonly fetches: {
     readonly done: number;
     readonly failed: number;
     readonly bytes: number;
     readonly evicted: number;
+    /** Requests that failed and were followed by another. */
+    readonly retries: number;
     readonly running: readonly {
       readonly name: string;
       readonly blob: string;
@@ -63,6 +80,10 @@ export interface Status {
       readonly receivedBytes: number;
       readonly sizeBytes: number;
       readonly seconds: number;
+      /** Over the last ten seconds; null where nothing is being transferred, or it has only begun. */
+      readonly bytesPerSecond: number | null;
+      /** Until all bytes are there, at that rate. */
+      readonly etaSeconds: number | null;
       readonly waiters: number;
       readonly source: string | null;
       /** Requests that failed and were followed by another; what was wrong with the last. */
@@ -70,6 +91,19 @@ export interface Status {
       readonly lastFault: string | null;
     }[];
   };
+  /** Where the requests to each source stand. */
+  readonly sources: readonly {
+    readonly name: string;
+    readonly requests: readonly {
+      readonly kind: string;
+      /** Answers 429. */
+      readonly tooManyRequests: number;
+      /** How much longer none are sent, because the source asked for that. */
+      readonly pausedSeconds: number;
+      /** The last ones were not answered: only one a second is sent until one is. */
+      readonly isUnanswered: boolean;
+    }[];
+  }[];
   /** The search for bit rot, since this daemon started; null where it is off. */
   readonly scrub: {
     readonly periodSeconds: number;
@@ -113,13 +147,17 @@ export interface StatusParts {
   /** Undefined where it is off. */
   readonly scrub: ScrubStatistics | undefined;
   readonly diskAvailableBytes: number;
+  readonly reserveFreeBytes: number;
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
-  readonly waitingOpens: readonly WaitingOpen[];
+  readonly waiting: readonly WaitingCaller[];
+  readonly measurements: Pick<Measurements, 'latencies' | 'rates' | 'retries'>;
+  readonly requests: ReadonlyMap<string, readonly RequestState[]>;
   readonly logFile: string | undefined;
+  readonly metricsUrl: string | undefined;
 }
 
 export function describeStatus(parts: StatusParts): Status {
-  const { version, startedAt, settings, catalog, follow, blobs, scrub, diskAvailableBytes, mount } = parts;
+  const { version, startedAt, settings, catalog, follow, blobs, scrub, mount, measurements } = parts;
   const digestOf = (path: string) => catalog.images.get(path)?.sha256 ?? '';
   const namesOf = taskNames(
     catalog,
@@ -140,6 +178,7 @@ export function describeStatus(parts: StatusParts): Status {
     passthrough: mount.passthrough,
     verifyLevel: settings.verifyLevel,
     logFile: parts.logFile ?? null,
+    metricsUrl: parts.metricsUrl ?? null,
     catalog: {
       variants: Object.fromEntries([...catalog.variants.values()].map(({ name, tasks }) => [name, tasks.size])),
       blobs: catalog.blobs.size,
@@ -151,17 +190,28 @@ export function describeStatus(parts: StatusParts): Status {
       limitBytes,
       usedBytes,
       reservedBytes,
-      diskAvailableBytes,
+      diskAvailableBytes: parts.diskAvailableBytes,
+      reserveFreeBytes: parts.reserveFreeBytes,
       idleBlobs,
       leasedBlobs,
       pinned: parts.pinned,
     },
-    opens: { hits: blobs.hits, misses: blobs.misses, waiting: parts.waitingOpens },
+    opens: {
+      hits: blobs.hits,
+      misses: blobs.misses,
+      waiting: parts.waiting,
+      latency: {
+        all: percentilesOf(measurements.latencies.all),
+        hits: percentilesOf(measurements.latencies.hits),
+        waited: percentilesOf(measurements.latencies.waited),
+      },
+    },
     fetches: {
       done: blobs.fetched,
       failed: blobs.failed,
       bytes: blobs.fetchedBytes,
       evicted: blobs.evicted,
+      retries: measurements.retries.total,
       running: blobs.flights.map((flight) => ({
         name: `${flight.label.variant}/${flight.label.task}`,
         blob: flight.address.sha256,
@@ -169,12 +219,19 @@ export function describeStatus(parts: StatusParts): Status {
         receivedBytes: flight.receivedBytes,
         sizeBytes: flight.address.sizeBytes,
         seconds: Math.round((Date.now() - flight.startedAtMs) / 1000),
+        ...speedOf(flight, measurements.rates),
         waiters: flight.waiters,
         source: flight.source ?? null,
         faults: flight.faults,
         lastFault: flight.lastFault ?? null,
       })),
     },
+    sources: [...parts.requests].map(([name, states]) => ({
+      name,
+      requests: states.map(({ kind, tooManyRequests, pausedMs, isUnanswered }) => {
+        return { kind, tooManyRequests, pausedSeconds: Math.ceil(pausedMs / 1000), isUnanswered };
+      }),
+    })),
     scrub: scrub === undefined ? null : { periodSeconds: (settings.scrubPeriodMs ?? 0) / 1000, ...scrub },
     quarantine: blobs.quarantine.map((record) => ({
       blob: record.sha256,
@@ -191,4 +248,20 @@ export function describeStatus(parts: StatusParts): Status {
     lastFailures: blobs.lastFailures.map((failure) => ({ ...failure, names: namesOf(digestOf(failure.path)) })),
     kernel: mount.statistics(),
   };
+}
+
+function speedOf({ address, receivedBytes }: FetchInFlight, rates: Measurements['rates']) {
+  const bytesPerSecond = rates.bytesPerSecond(address.sha256) ?? null;
+  const missingBytes = Math.max(0, address.sizeBytes - receivedBytes);
+  return { bytesPerSecond, etaSeconds: bytesPerSecond ? Math.ceil(missingBytes / bytesPerSecond) : null };
+}
+
+function percentilesOf(values: RecentValues): Percentiles {
+  const [p50Ms = null, p99Ms = null] = values.percentiles(0.5, 0.99).map(roundMs);
+  return { p50Ms, p99Ms };
+}
+
+/** To microseconds. */
+function roundMs(milliseconds: number | null): number | null {
+  return milliseconds === null ? null : Math.round(milliseconds * 1000) / 1000;
 }

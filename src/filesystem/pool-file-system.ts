@@ -59,6 +59,8 @@ export interface WaitingOpen {
   readonly pid: number;
   /** As "variant/task.sif". */
   readonly name: string;
+  /** Since the epoch. */
+  readonly sinceMs: number;
 }
 
 export class PoolFileSystem implements FileSystem {
@@ -114,7 +116,7 @@ export class PoolFileSystem implements FileSystem {
       throw new TmaxError('EISDIR', 'a folder can only be listed', { source: 'filesystem', level: 'debug' });
     const opened = this.#options.blobs.open(node.blob, labelOf(node), options.signal);
     if (!(opened instanceof Promise)) return this.#openFile(node, opened);
-    const waiting = { pid: options.caller.pid, name: `${node.view}/${node.name}` };
+    const waiting = { pid: options.caller.pid, name: `${node.view}/${node.name}`, sinceMs: Date.now() };
     this.#waiting.add(waiting);
     return opened.finally(() => this.#waiting.delete(waiting)).then((lease) => this.#openFile(node, lease));
   }

@@ -107,6 +107,7 @@ export class HubHttp {
   }
 
   #pauseAll(kind: RequestKind, reply: HttpReply): void {
+    this.#governor.tooMany(kind);
     const pauseMs = requestedPauseMs(reply);
     if (pauseMs !== undefined) this.#governor.pause(kind, Math.min(pauseMs, this.#maxPauseMs));
   }

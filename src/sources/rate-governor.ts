@@ -3,8 +3,8 @@
  * One circuit breaker: when nothing is answered any more, one request at a time looks whether that has changed, and the
  * others fail at once, to come back as their own retries have it.
  *
- * The state is three numbers per kind of request in memory that threads share: when its pause ends (milliseconds since
- * the epoch; only ever moved forward), failures in a row, and when the next probe is due.
+ * The state is four numbers per kind of request in memory that threads share: when its pause ends (milliseconds since
+ * the epoch; only ever moved forward), failures in a row, when the next probe is due, and how often "too many" was said.
  */
 
 import { FAILURES_TO_OPEN_CIRCUIT, PROBE_INTERVAL_MS } from './limits.js';
@@ -16,14 +16,26 @@ const SLOTS: Readonly<Record<RequestKind, number>> = { api: 0, resolver: 1, stor
 
 const KINDS = Object.keys(SLOTS).length;
 /** Fields of the shared memory, one number per kind in each. */
-const [PAUSED_UNTIL, FAILURES, NEXT_PROBE] = [0, KINDS, 2 * KINDS];
+const [PAUSED_UNTIL, FAILURES, NEXT_PROBE, TOO_MANY] = [0, KINDS, 2 * KINDS, 3 * KINDS];
+const FIELDS = 4;
+
+/** Where one kind of requests stands. */
+export interface RequestState {
+  readonly kind: RequestKind;
+  /** How often the server has said "too many requests" (429). */
+  readonly tooManyRequests: number;
+  /** How much longer none are sent, because it asked for that. */
+  readonly pausedMs: number;
+  /** None of the last ones was answered: only one at a time is sent, to see whether that has changed. */
+  readonly isUnanswered: boolean;
+}
 
 export class RateGovernor {
   /** To be handed to a thread, whose governor then obeys the same pauses. */
   readonly memory: SharedArrayBuffer;
   readonly #state: BigInt64Array;
 
-  constructor(memory = new SharedArrayBuffer(3 * KINDS * BigInt64Array.BYTES_PER_ELEMENT)) {
+  constructor(memory = new SharedArrayBuffer(FIELDS * KINDS * BigInt64Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
     this.#state = new BigInt64Array(memory);
   }
@@ -40,7 +52,7 @@ export class RateGovernor {
 
   /** Whether a request of this kind may be sent: always while some are answered, else once in `PROBE_INTERVAL_MS`. */
   admits(kind: RequestKind): boolean {
-    if (Atomics.load(this.#state, FAILURES + SLOTS[kind]) < FAILURES_TO_OPEN_CIRCUIT) return true;
+    if (!this.#isUnanswered(kind)) return true;
     const now = BigInt(Date.now());
     const slot = NEXT_PROBE + SLOTS[kind];
     const due = Atomics.load(this.#state, slot);
@@ -54,6 +66,25 @@ export class RateGovernor {
 
   unanswered(kind: RequestKind): void {
     Atomics.add(this.#state, FAILURES + SLOTS[kind], 1n);
+  }
+
+  /** The server has said "too many requests" to one of this kind. */
+  tooMany(kind: RequestKind): void {
+    Atomics.add(this.#state, TOO_MANY + SLOTS[kind], 1n);
+  }
+
+  /** For `status` and metrics. */
+  states(): readonly RequestState[] {
+    return (Object.keys(SLOTS) as RequestKind[]).map((kind) => ({
+      kind,
+      tooManyRequests: Number(Atomics.load(this.#state, TOO_MANY + SLOTS[kind])),
+      pausedMs: this.waitMs(kind),
+      isUnanswered: this.#isUnanswered(kind),
+    }));
+  }
+
+  #isUnanswered(kind: RequestKind): boolean {
+    return Atomics.load(this.#state, FAILURES + SLOTS[kind]) >= FAILURES_TO_OPEN_CIRCUIT;
   }
 
   #advance(slot: number, to: bigint): void {

@@ -65,6 +65,7 @@ test('mount --help names every option of the contract with its default', async (
     ['--uid', ''],
     ['--gid', ''],
     ['--offline', ''],
+    ['--metrics-port', 'off'],
     ['--foreground', ''],
     ['--log-level', 'info'],
   ] as const) {
@@ -91,6 +92,7 @@ for (const args of [
   ['mount', '/x', '--cache-size', 'much'],
   ['mount', '/x', '--connections', '0'],
   ['mount', '/x', '--min-speed', 'fast'],
+  ['mount', '/x', '--metrics-port', '65536'],
   ['prefetch', '/x'],
   ['pin', '/x'],
   ['evict', '/x', ''],

@@ -1,5 +1,12 @@
 import test from 'ava';
-import { bytesOf, formatBytes, parseAmount, parseBytes, parseDurationMs } from '../../src/daemon/amount.js';
+import {
+  bytesOf,
+  formatBytes,
+  formatMilliseconds,
+  parseAmount,
+  parseBytes,
+  parseDurationMs,
+} from '../../src/daemon/amount.js';
 
 for (const [text, bytes] of [
   ['0', 0],
@@ -41,4 +48,22 @@ test('bytes are shown with three digits or so', (t) => {
   t.is(formatBytes(1536), '1.5 KiB');
   t.is(formatBytes(3_449_800_000), '3.2 GiB');
   t.is(formatBytes(200 * 2 ** 30), '200 GiB');
+});
+
+test('times are shown with three digits or so', (t) => {
+  for (const [milliseconds, words] of [
+    [0.0854, '85 µs'],
+    [0.9996, '1.0 ms'],
+    [1.23, '1.2 ms'],
+    [340.4, '340 ms'],
+    [999.6, '1.0 s'],
+    [12_340, '12.3 s'],
+    [59_960, '1 min'],
+    [250_000, '4 min 10 s'],
+    [3_599_800, '1 h'],
+    [12_000_000, '3 h 20 min'],
+    [190_800_000, '2 d 5 h'],
+  ] as const) {
+    t.is(formatMilliseconds(milliseconds), words);
+  }
 });

@@ -46,3 +46,17 @@ test('a server that answers nobody is asked by one at a time, until it answers',
   t.true(governor.admits('storage'));
   t.true(governor.admits('storage'));
 });
+
+test('what all threads have met is told by any of them', (t) => {
+  const governor = new RateGovernor();
+  const other = new RateGovernor(governor.memory);
+  governor.tooMany('resolver');
+  other.tooMany('resolver');
+  governor.pause('resolver', 60_000);
+  for (let failure = 0; failure < FAILURES_TO_OPEN_CIRCUIT; failure += 1) governor.unanswered('storage');
+  const [api, resolver, storage] = other.states();
+  t.deepEqual(api, { kind: 'api', tooManyRequests: 0, pausedMs: 0, isUnanswered: false });
+  t.like(resolver, { kind: 'resolver', tooManyRequests: 2, isUnanswered: false });
+  t.true((resolver?.pausedMs ?? 0) > 59_000);
+  t.deepEqual(storage, { kind: 'storage', tooManyRequests: 0, pausedMs: 0, isUnanswered: true });
+});

@@ -1,0 +1,117 @@
+/** What a daemon tells of itself, on its sockets and on its port. Each document is made anew for who asks. */
+
+import type { BlobCache } from '../blobs/blob-cache.js';
+import type { Scrubber } from '../blobs/scrubber.js';
+import { TmaxError } from '../errors.js';
+import type { PoolFileSystem } from '../filesystem/pool-file-system.js';
+import type { MountHandle } from '../fuse/driver.js';
+import type { RequestState } from '../sources/rate-governor.js';
+import { version } from '../version.js';
+import type { CatalogFollower } from './catalog-follower.js';
+import { type Documents, TextDocument } from './control-server.js';
+import { type Coverage, countCoverage } from './coverage.js';
+import type { DiskSpace } from './disk-space.js';
+import { Exposition } from './metrics/exposition.js';
+import type { MetricParts } from './metrics/families.js';
+import type { Measurements } from './metrics/measurements.js';
+import { processUse } from './metrics/process-use.js';
+import type { WebDocuments } from './metrics/web-server.js';
+import type { Settings } from './settings.js';
+import { describeStatus, type Status } from './status.js';
+import { nameCallers } from './waiting-callers.js';
+
+export interface DaemonParts {
+  readonly startedAt: Date;
+  readonly settings: Settings;
+  readonly follower: CatalogFollower;
+  readonly blobs: BlobCache;
+  /** Undefined where it is off. */
+  readonly scrubber: Scrubber | undefined;
+  readonly space: DiskSpace;
+  readonly fileSystem: PoolFileSystem;
+  /** Undefined until it is there. */
+  readonly mount: () => MountHandle | undefined;
+  readonly logFile: string | undefined;
+  /** Undefined where nothing is shown on a port. */
+  readonly metricsUrl: string | undefined;
+  readonly measurements: Measurements;
+  /** Where the requests to each source stand, by its name. */
+  readonly requests: () => ReadonlyMap<string, readonly RequestState[]>;
+}
+
+/** Those of the sockets, and those of the port. Errors, of each: ENOTCONN nothing is mounted yet. */
+export function daemonDocuments(parts: DaemonParts): {
+  readonly documents: Documents;
+  readonly webDocuments: WebDocuments;
+} {
+  const exposition = new Exposition(() => metricParts(parts));
+  return {
+    documents: {
+      '/status': () => statusOf(parts),
+      '/coverage': (query) => coverageOf(parts, query.get('variant') ?? undefined),
+      '/metrics': async () => {
+        const { contentType, text } = await exposition.scrape();
+        return new TextDocument(contentType, text);
+      },
+    },
+    webDocuments: { '/metrics': () => exposition.scrape() },
+  };
+}
+
+async function statusOf(parts: DaemonParts): Promise<Status> {
+  const { startedAt, settings, follower, blobs, scrubber, space, fileSystem, logFile, metricsUrl } = parts;
+  const [waiting, pinned] = await Promise.all([nameCallers(fileSystem.waitingOpens), blobs.pinned()]);
+  return describeStatus({
+    version,
+    startedAt,
+    settings,
+    catalog: follower.catalog,
+    follow: follower.report(),
+    blobs: blobs.statistics(),
+    pinned,
+    scrub: scrubber?.statistics(),
+    diskAvailableBytes: space.availableBytes,
+    reserveFreeBytes: space.limits.reserveFreeBytes,
+    mount: mountOf(parts),
+    waiting,
+    measurements: parts.measurements,
+    requests: parts.requests(),
+    logFile,
+    metricsUrl,
+  });
+}
+
+async function coverageOf({ follower, blobs }: DaemonParts, variant: string | undefined): Promise<Coverage> {
+  const onDisk = await blobs.onDisk();
+  const { catalog } = follower;
+  const refusals = blobs
+    .statistics()
+    .quarantine.filter(({ cause, commit }) => cause === 'image' && commit === catalog.commit)
+    .map(({ sha256, reason }): [string, string] => [sha256, reason]);
+  return countCoverage(catalog, onDisk, new Map(refusals), variant);
+}
+
+function metricParts(parts: DaemonParts): MetricParts {
+  const { settings, follower, blobs, scrubber, space, fileSystem, measurements } = parts;
+  return {
+    version,
+    settings,
+    catalog: follower.catalog,
+    follow: follower.report(),
+    counts: blobs.counts(),
+    diskAvailableBytes: space.availableBytes,
+    reserveFreeBytes: space.limits.reserveFreeBytes,
+    scrub: scrubber?.statistics(),
+    mount: mountOf(parts),
+    waitingOpens: fileSystem.waitingOpens.length,
+    requests: parts.requests(),
+    measurements,
+    process: processUse(),
+  };
+}
+
+function mountOf({ mount }: DaemonParts): MountHandle {
+  const mounted = mount();
+  if (mounted !== undefined) return mounted;
+  throw new TmaxError('ENOTCONN', 'nothing is mounted yet', { source: 'daemon' });
+}
