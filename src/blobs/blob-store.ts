@@ -197,6 +197,25 @@ export class BlobStore {
     return opened !== undefined;
   }
 
+  /**
+   * Whether anybody, in whatever process, holds the blob open. The lock that tells is let go at once: who opens the blob in
+   * that very moment goes the longer way of an open, and finds it there.
+   */
+  isHeld(sha256: string): boolean {
+    let descriptor: number;
+    try {
+      descriptor = openReadOnly(this.layout.blob(sha256));
+    } catch (error) {
+      if (isStrange(error)) return false;
+      throw error;
+    }
+    try {
+      return !flock(descriptor, 'exclusiveNonBlocking');
+    } finally {
+      closeSync(descriptor);
+    }
+  }
+
   /** Bytes of the blob on disk, whoever brought it; undefined where there is none. */
   async sizeOf(sha256: string): Promise<number | undefined> {
     const stats = await lstatIfThere(this.layout.blob(sha256));

@@ -2,19 +2,21 @@
  * Catalogs on the local disk, so that a second start needs no network.
  *
  * Layout below the given folder: `<owner>--<name>/<commit>.json` holds what a catalog is made of, `revisions.json` what each
- * revision last resolved to. Files are replaced whole (write, fsync, rename, fsync of the folder). What is read back is
+ * revision last resolved to. The modification time of a catalog is when it was last used. Files are replaced whole (write, fsync, rename, fsync of the folder). What is read back is
  * parsed as strictly as what came from the network.
  */
 
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as v from 'valibot';
-import { systemErrorCode } from '../errors.js';
-import type { CatalogSources, ListedFile } from './catalog.js';
+import { systemErrorCode, TmaxError } from '../errors.js';
+import { buildCatalog, type Catalog, type CatalogSources, type ListedFile } from './catalog.js';
 
-/** Catalogs kept per repository; the oldest go first. */
+/** Catalogs kept per repository; those used longest ago go first. */
 const MAX_CATALOGS_PER_REPOSITORY = 8;
+const CATALOG_NAME = /^[0-9a-f]{40}\.json$/;
+const REVISIONS = 'revisions.json';
 /** Revisions remembered per repository. */
 const MAX_REVISIONS = 64;
 
@@ -27,6 +29,18 @@ const storedShape = v.object({
   // Tens of thousands: looked at one by one, but not copied.
   listing: v.custom<ListedFile[]>((value) => Array.isArray(value) && value.every(isListedFile)),
 });
+/** One of the catalogs on disk. */
+export interface StoredCatalog {
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly usedAtMs: number;
+  readonly commit: string;
+  /** A revision stands for it, as far as is known here. */
+  readonly isCurrent: boolean;
+  /** Undefined where the file is of no use. */
+  readonly catalog: Catalog | undefined;
+}
+
 const revisionsShape = v.record(v.string(), commitShape);
 
 export class CatalogStore {
@@ -39,9 +53,33 @@ export class CatalogStore {
 
   /** What was saved for that commit, or undefined where nothing usable is there. Errors: those of reading the disk. */
   async load(repository: string, commit: string): Promise<CatalogSources | undefined> {
-    const stored = parseJson(storedShape, await readIfThere(this.#catalogPath(repository, commit)));
+    const path = this.#catalogPath(repository, commit);
+    const stored = parseSources(await readIfThere(path));
     if (stored === undefined || stored.repository !== repository || stored.commit !== commit) return undefined;
-    return { ...stored, date: new Date(stored.date) };
+    // Only orders which goes first: on a disk that can't be written nothing goes.
+    await utimes(path, new Date(), new Date()).catch(() => undefined);
+    return stored;
+  }
+
+  /** Every catalog there is, of whatever repository; read one after another, since each is large. */
+  async *all(): AsyncGenerator<StoredCatalog, void, undefined> {
+    for (const folder of await readFolderIfThere(this.#folder)) {
+      const revisions = new Set((await this.#revisionsAt(join(this.#folder, folder, REVISIONS))).values());
+      for (const name of await readFolderIfThere(join(this.#folder, folder))) {
+        if (!CATALOG_NAME.test(name)) continue;
+        const path = join(this.#folder, folder, name);
+        const text = await readIfThere(path);
+        if (text === undefined) continue;
+        const { size, mtimeMs } = await stat(path);
+        const commit = name.slice(0, 40);
+        const isCurrent = revisions.has(commit);
+        yield { path, sizeBytes: size, usedAtMs: mtimeMs, commit, isCurrent, catalog: usableCatalog(text) };
+      }
+    }
+  }
+
+  async remove({ path }: StoredCatalog): Promise<void> {
+    await rm(path, { force: true });
   }
 
   async save(sources: CatalogSources): Promise<void> {
@@ -67,7 +105,11 @@ export class CatalogStore {
   }
 
   async #revisions(repository: string): Promise<Map<string, string>> {
-    const text = await readIfThere(this.#revisionsPath(repository));
+    return this.#revisionsAt(this.#revisionsPath(repository));
+  }
+
+  async #revisionsAt(path: string): Promise<Map<string, string>> {
+    const text = await readIfThere(path);
     return new Map(Object.entries(parseJson(revisionsShape, text) ?? {}));
   }
 
@@ -80,7 +122,7 @@ export class CatalogStore {
   }
 
   #revisionsPath(repository: string): string {
-    return join(this.#repositoryFolder(repository), 'revisions.json');
+    return join(this.#repositoryFolder(repository), REVISIONS);
   }
 }
 
@@ -88,6 +130,30 @@ function isListedFile(value: unknown): boolean {
   if (typeof value !== 'object' || value === null || !('path' in value) || !('sizeBytes' in value)) return false;
   const isNamed = typeof value.path === 'string' && typeof value.sizeBytes === 'number';
   return isNamed && (!('sha256' in value) || typeof value.sha256 === 'string');
+}
+
+function usableCatalog(text: string): Catalog | undefined {
+  const sources = parseSources(text);
+  try {
+    return sources === undefined ? undefined : buildCatalog(sources);
+  } catch (error) {
+    if (error instanceof TmaxError && error.errno === 'EBADMSG') return undefined;
+    throw error;
+  }
+}
+
+function parseSources(text: string | undefined): CatalogSources | undefined {
+  const stored = parseJson(storedShape, text);
+  return stored === undefined ? undefined : { ...stored, date: new Date(stored.date) };
+}
+
+async function readFolderIfThere(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes(systemErrorCode(error) ?? '')) return [];
+    throw error;
+  }
 }
 
 async function readIfThere(path: string): Promise<string | undefined> {
@@ -139,7 +205,7 @@ async function replaceFile(path: string, text: string): Promise<void> {
 }
 
 async function removeOldest(folder: string, keep: number): Promise<void> {
-  const names = (await readdir(folder)).filter((name) => /^[0-9a-f]{40}\.json$/.test(name));
+  const names = (await readdir(folder)).filter((name) => CATALOG_NAME.test(name));
   const aged = await Promise.all(
     names.map(async (name) => ({ path: join(folder, name), savedMs: (await stat(join(folder, name))).mtimeMs })),
   );

@@ -32,6 +32,7 @@ test('--help names every command and exits with 0', async (t) => {
     'unpin',
     'evict',
     'doctor',
+    'cache',
     'demo',
   ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
@@ -97,6 +98,9 @@ for (const args of [
   ['pin', '/x'],
   ['evict', '/x', ''],
   ['unpin'],
+  ['cache'],
+  ['cache', 'nonsense'],
+  ['cache', 'ls', '--nonsense'],
   ['unmount'],
   ['mount', '/x', '--arch', 'amd64'],
   ['mount', '/x', '--scrub', 'sometimes'],

@@ -1,0 +1,91 @@
+/**
+ * Takes away from a cache directory what is of no use to anybody, beside daemons that use it. Never a ready blob, never a file
+ * whose lock another process holds.
+ */
+
+import { existsSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import type { BlobStore } from './blob-store.js';
+import { SHA256_NAME } from './cache-layout.js';
+import { type FoundFile, filesBelow } from './files-below.js';
+import { removeStray } from './small-file.js';
+
+export interface Removed {
+  readonly files: number;
+  /** What they took on disk. */
+  readonly bytes: number;
+}
+
+export interface StoreCleaning {
+  /** Images whose fetch has ended before its time. */
+  readonly partials: Removed;
+  /** Proofs whose blob is gone. */
+  readonly proofs: Removed;
+  /** Files that were to be renamed by a process that has ended before. */
+  readonly temporaryFiles: Removed;
+  /** Partial files that stay, since somebody is filling them. */
+  readonly runningFetches: number;
+}
+
+/** Small files are written within moments: what is older is left by a process that has been killed. */
+const WRITTEN_WITHIN_MS = 3_600_000;
+const TEMPORARY = /(\.[0-9a-f]{12}\.tmp|^CACHEDIR\.TAG\.[0-9a-f]{12})$/;
+
+/** Errors: those of the disk. */
+export async function cleanStore(store: BlobStore): Promise<StoreCleaning> {
+  const { partials, running } = await removePartials(store);
+  const proofs = await removeProofs(store);
+  const temporaryFiles = await removeTemporaryFiles(store);
+  return { partials, proofs, temporaryFiles, runningFetches: running };
+}
+
+async function removePartials(store: BlobStore): Promise<{ partials: Removed; running: number }> {
+  const removed = new Count();
+  let running = 0;
+  for await (const file of filesBelow(store.layout.partials, 0)) {
+    const isOurs = SHA256_NAME.test(file.name);
+    if (await (isOurs ? store.removePartial(file.name) : removeStray(file.path))) removed.add(file);
+    else running += 1;
+  }
+  return { partials: removed, running };
+}
+
+async function removeProofs({ layout }: BlobStore): Promise<Removed> {
+  const removed = new Count();
+  for await (const file of filesBelow(layout.proofs, 1)) {
+    if (!SHA256_NAME.test(file.name)) continue;
+    // A proof is written right before its blob appears. Whoever does that still has the partial file.
+    if (existsSync(layout.partial(file.name)) || existsSync(layout.blob(file.name))) continue;
+    await rm(file.path, { force: true });
+    removed.add(file);
+  }
+  return removed;
+}
+
+async function removeTemporaryFiles({ layout }: BlobStore): Promise<Removed> {
+  const removed = new Count();
+  const before = Date.now() - WRITTEN_WITHIN_MS;
+  for (const [folder, depth] of [
+    [layout.root, 0],
+    [layout.proofs, 1],
+    [layout.quarantine, 0],
+    [layout.catalogs, 1],
+  ] as const) {
+    for await (const file of filesBelow(folder, depth)) {
+      if (!TEMPORARY.test(file.name) || file.modifiedAtMs > before) continue;
+      await rm(file.path, { force: true });
+      removed.add(file);
+    }
+  }
+  return removed;
+}
+
+class Count implements Removed {
+  files = 0;
+  bytes = 0;
+
+  add({ bytes }: Pick<FoundFile, 'bytes'>): void {
+    this.files += 1;
+    this.bytes += bytes;
+  }
+}
