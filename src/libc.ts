@@ -55,7 +55,8 @@ export class SystemCallError extends Error {
   }
 }
 
-function errnoNameOf(errno: number): string {
+/** Node knows no name for some numbers, EBADMSG among them. */
+export function errnoNameOf(errno: number): string {
   const found = Object.entries(constants.errno).find(([, number]) => number === errno);
   return found?.[0] ?? `errno ${errno}`;
 }

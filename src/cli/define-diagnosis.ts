@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 
-/** Adds `doctor`. After `mount`, whose options it takes. */
+/** Adds `doctor` and `probe`. After `mount`, whose options it takes. */
 export function defineDiagnosis(tmaxfs: Command): void {
   withMountOptions(
     tmaxfs,
@@ -14,6 +14,16 @@ export function defineDiagnosis(tmaxfs: Command): void {
   ).action(async (mountpoint: string | undefined, options) =>
     (await import('./doctor.js')).doctorCommand(mountpoint, options),
   );
+
+  tmaxfs
+    .command('probe')
+    .description('fetch and open one image and run "true" in it by apptainer; exit 1 where that fails')
+    .argument('[mountpoint]', 'may be left out where there is one; or the path of an image on one')
+    .argument('[task]', 'as task, variant/task or a path (default: the smallest image; fetched if it is not on disk)')
+    .option('--timeout <duration>', 'how long the container may take', '120')
+    .action(async (mountpoint: string | undefined, task: string | undefined, options) =>
+      (await import('./probe.js')).probeCommand(mountpoint, task, options),
+    );
 }
 
 /** So that it looks with the eyes of a daemon that would be started with the same words and variables. */

@@ -7,7 +7,10 @@ export interface ProgramResult {
   readonly exitCode: number | undefined;
   readonly stdout: string;
   readonly stderr: string;
+  /** It did not end in time. */
   readonly isLate: boolean;
+  /** There is no such program. */
+  readonly isMissing: boolean;
 }
 
 const MAX_OUTPUT_BYTES = 256 * 1024;
@@ -18,7 +21,7 @@ export async function runProgram(
   args: readonly string[],
   { timeoutMs, env }: { readonly timeoutMs: number; readonly env?: Readonly<Record<string, string>> },
 ): Promise<ProgramResult> {
-  const late: ProgramResult = { exitCode: undefined, stdout: '', stderr: '', isLate: true };
+  const late: ProgramResult = { exitCode: undefined, stdout: '', stderr: '', isLate: true, isMissing: false };
   const child = execa(file, args, {
     reject: false,
     stdin: 'ignore',
@@ -33,11 +36,12 @@ export async function runProgram(
       resolve(late);
     }, timeoutMs);
   });
-  const done = child.then(({ exitCode, stdout, stderr }) => ({
+  const done = child.then(({ exitCode, stdout, stderr, code }) => ({
     exitCode,
     stdout: String(stdout ?? ''),
     stderr: String(stderr ?? ''),
     isLate: false,
+    isMissing: code === 'ENOENT',
   }));
   return Promise.race([done, deadline]).finally(() => clearTimeout(timer));
 }

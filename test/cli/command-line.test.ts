@@ -33,6 +33,8 @@ test('--help names every command and exits with 0', async (t) => {
     'evict',
     'doctor',
     'cache',
+    'doctor',
+    'probe',
     'demo',
   ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
