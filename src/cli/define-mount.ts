@@ -59,6 +59,7 @@ export function defineMount(tmaxfs: Command): void {
         'show metrics and a status page at that port of 127.0.0.1; 0: any (default: off)',
       ),
     )
+    .addOption(option('--control-group <group>', 'name or number of a group that may give orders too (default: none)'))
     .addOption(flag('--foreground', 'stay here and log to standard error').default(false))
     .addOption(
       option(

@@ -1,5 +1,6 @@
 /** Asks a daemon for a document or an action: by its mount point, through the control socket that the mount's root names. */
 
+import { lstatSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'undici';
 import * as v from 'valibot';
@@ -162,17 +163,23 @@ function asItsUser(mountpoint: string): string {
   return `sudo -u '#${owner?.slice('user_id='.length) ?? 'USER'}' tmaxfs ...`;
 }
 
+/** Where a group may give orders too, it is named by its number. */
+function groupOf(socketPath: string): string {
+  try {
+    const { mode, gid } = lstatSync(socketPath);
+    return (mode & 0o020) === 0 ? '' : `, members of group ${gid}`;
+  } catch {
+    // It lies where this user can't even look.
+    return '';
+  }
+}
+
 function socketError(cause: unknown, mountpoint: string, socketPath: string): TmaxError {
   const code = systemErrorCode(cause);
   if (code === 'EACCES') {
-    return new TmaxError(
-      'EACCES',
-      `the daemon of ${mountpoint} obeys only root and who mounted it; ask as that user (${asItsUser(mountpoint)})`,
-      {
-        cause,
-        source: 'control',
-      },
-    );
+    const who = `root${groupOf(socketPath)} and who mounted it`;
+    const message = `the daemon of ${mountpoint} obeys only ${who}; ask as that user (${asItsUser(mountpoint)})`;
+    return new TmaxError('EACCES', message, { cause, source: 'control' });
   }
   if (code === 'ENOENT' || code === 'ECONNREFUSED') {
     return new TmaxError(

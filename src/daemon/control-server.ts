@@ -5,8 +5,9 @@
  */
 
 import { once } from 'node:events';
-import { chmodSync } from 'node:fs';
+import { chmodSync, chownSync, renameSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { basename, join } from 'node:path';
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
 
@@ -49,15 +50,19 @@ export interface ControlServer {
 export interface ControlServerOptions {
   readonly documents: Documents;
   readonly actions: Actions;
-  /** Of the socket: who may connect. Until it is set, the folder decides. */
+  /** Of the socket: who may connect. */
   readonly mode: number;
+  /** Folder of this user alone, on the same file system: the socket is made there, and moved once it is for whom it shall be. */
+  readonly madeIn: string;
+  /** Number of the group that the socket is given to; undefined: this user's own. */
+  readonly group?: number | undefined;
   readonly log: Logger;
 }
 
 /** Listens at `path`, which must be free, and is again once closed. Errors: EADDRINUSE and others as TmaxError EIO. */
 export async function startControlServer(
   path: string,
-  { documents, actions, mode, log }: ControlServerOptions,
+  { documents, actions, mode, madeIn, group, log }: ControlServerOptions,
 ): Promise<ControlServer> {
   const limits = {
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -86,10 +91,13 @@ export async function startControlServer(
     }
   });
   server.maxConnections = MAX_CLIENTS;
-  server.listen(path);
+  const madeAt = join(madeIn, basename(path));
+  server.listen(madeAt);
   try {
     await once(server, 'listening');
-    chmodSync(path, mode);
+    if (group !== undefined) giveTo(madeAt, group);
+    chmodSync(madeAt, mode);
+    renameSync(madeAt, path);
   } catch (cause) {
     server.close();
     throw new TmaxError('EIO', `the control socket ${path} can't be made: ${messageOf(cause)}`, {
@@ -101,10 +109,19 @@ export async function startControlServer(
   return {
     close: async () => {
       server.closeAllConnections();
-      // Takes the socket out of its folder as well.
       await new Promise<void>((resolve) => server.close(() => resolve()));
+      rmSync(path, { force: true });
     },
   };
+}
+
+/** Errors: EPERM this user is not in the group. */
+function giveTo(path: string, group: number): void {
+  try {
+    chownSync(path, -1, group);
+  } catch (cause) {
+    throw new TmaxError('EPERM', `this user may not give it to group ${group}, being no member`, { cause });
+  }
 }
 
 /** A request's target is whatever the client has written ("//", "*"): it is cut at the first "?", never parsed as a URL. */

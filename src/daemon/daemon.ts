@@ -27,6 +27,7 @@ import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { daemonActions } from './actions.js';
 import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower.js';
 import { Closers } from './closers.js';
+import { controlGroup } from './control-group.js';
 import { type Actions, startControlServer } from './control-server.js';
 import { DiskSpace } from './disk-space.js';
 import { daemonDocuments } from './documents.js';
@@ -63,6 +64,7 @@ const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
 
 /** Of the sockets: actions are for who mounted, documents for all whom the mount lets in. */
 const CONTROL_SOCKET_MODE = 0o600;
+const GROUP_SOCKET_MODE = 0o660;
 const STATUS_SOCKET_MODE = 0o666;
 
 export interface DaemonOptions {
@@ -171,6 +173,7 @@ async function startDaemon(
   logSettings(settings, log);
   // What is wrong here is said before the network is asked; it is checked again right before mounting.
   await prepareMountpoint(settings.mountpoint, log);
+  const group = settings.controlGroup === undefined ? undefined : await controlGroup(settings.controlGroup);
   const web = settings.metricsPort === undefined ? undefined : await WebServer.start(settings.metricsPort, log);
   if (web !== undefined) closers.add(() => web.close());
   const store = await BlobStore.open(settings.cacheDirectory);
@@ -215,7 +218,7 @@ async function startDaemon(
   if (scrubber !== undefined) closers.add(() => scrubber.close());
   space.watch(() => blobs.counts().use.usedBytes);
 
-  const runtime = makeRuntimeDirectory(environment);
+  const runtime = makeRuntimeDirectory(environment, settings.allowOther);
   closers.add(() => removeRuntimeDirectory(runtime));
   await removeDeadSockets(runtime);
   const sockets = chooseSockets(settings, runtime);
@@ -244,11 +247,19 @@ async function startDaemon(
     measurements,
     requests: () => new Map(sources.map(({ name }) => [name, governor.states()])),
   });
-  const listen = async (path: string, mode: number, actions: Actions): Promise<void> => {
-    const server = await startControlServer(path, { documents, actions, mode, log });
+  const listen = async (path: string, mode: number, actions: Actions, gid?: number): Promise<void> => {
+    const server = await startControlServer(path, {
+      documents,
+      actions,
+      mode,
+      madeIn: runtime.private,
+      group: gid,
+      log,
+    });
     closers.add(() => server.close());
   };
-  await listen(sockets.control, CONTROL_SOCKET_MODE, daemonActions(settings, follower, blobs, fileSystem));
+  const mode = group === undefined ? CONTROL_SOCKET_MODE : GROUP_SOCKET_MODE;
+  await listen(sockets.control, mode, daemonActions(settings, follower, blobs, fileSystem), group);
   if (sockets.status !== undefined) await listen(sockets.status, STATUS_SOCKET_MODE, {});
   throwIfCalledOff(signal);
   collectGarbage();
@@ -283,9 +294,9 @@ interface Sockets {
   readonly status: string | undefined;
 }
 
-function chooseSockets({ allowOther }: Settings, runtime: RuntimeDirectory): Sockets {
+function chooseSockets({ allowOther, controlGroup }: Settings, runtime: RuntimeDirectory): Sockets {
   return {
-    control: uniqueSocketPath(runtime.private),
+    control: uniqueSocketPath(controlGroup === undefined ? runtime.private : runtime.folder),
     status: allowOther ? uniqueSocketPath(runtime.folder) : undefined,
   };
 }

@@ -7,7 +7,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { chmodSync, lstatSync, readdirSync, rmdirSync, rmSync, type Stats } from 'node:fs';
+import { chmodSync, lstatSync, readdirSync, rmdirSync, rmSync, type Stats, statSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,15 +33,24 @@ export interface RuntimeDirectory {
   readonly private: string;
 }
 
-/** Makes what is missing. Errors: EPERM a folder is not this user's alone; EACCES it can't be made. */
-export function makeRuntimeDirectory(environment: Environment): RuntimeDirectory {
+/**
+ * Makes what is missing. `forOthers`: other users have to get at a socket in it, and so it is not below an XDG_RUNTIME_DIR
+ * that is this user's alone. Errors: EPERM a folder is not this user's alone; EACCES it can't be made.
+ */
+export function makeRuntimeDirectory(environment: Environment, forOthers = false): RuntimeDirectory {
   const uid = process.getuid?.() ?? 0;
   const runtime = environment['XDG_RUNTIME_DIR']?.trim();
-  const folder = uid === 0 ? '/run/tmaxfs' : runtime ? join(runtime, 'tmaxfs') : join(tmpdir(), `tmaxfs-${uid}`);
+  const isUsable = runtime && !(forOthers && isPrivate(runtime));
+  const folder = uid === 0 ? '/run/tmaxfs' : isUsable ? join(runtime, 'tmaxfs') : join(tmpdir(), `tmaxfs-${uid}`);
   const directory = { folder, private: join(folder, 'private') };
   makeOwnFolder(directory.folder, 0o755, uid);
   makeOwnFolder(directory.private, 0o700, uid);
   return directory;
+}
+
+function isPrivate(folder: string): boolean {
+  const stats = statSync(folder, { throwIfNoEntry: false });
+  return stats !== undefined && (stats.mode & 0o001) === 0;
 }
 
 function makeOwnFolder(folder: string, mode: number, uid: number): void {

@@ -39,6 +39,7 @@ export interface MountWords {
   readonly gid?: string | undefined;
   readonly offline: boolean;
   readonly metricsPort?: string | undefined;
+  readonly controlGroup?: string | undefined;
   readonly logLevel: string;
 }
 
@@ -75,6 +76,8 @@ export interface Settings {
   readonly offline: boolean;
   /** Of the loopback interface, 0 for any that is free; undefined: none. */
   readonly metricsPort: number | undefined;
+  /** Name or number of the group that may give orders too. */
+  readonly controlGroup: string | undefined;
   readonly logLevel: LogLevel;
   readonly endpoint: string;
   readonly token: TokenPlaces;
@@ -155,6 +158,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     gid: userId(words.gid, '--gid') ?? process.getgid?.() ?? 0,
     offline: words.offline || isYes(environment['HF_HUB_OFFLINE']),
     metricsPort: words.metricsPort === undefined ? undefined : parsePort(words.metricsPort, '--metrics-port'),
+    controlGroup: controlGroup(words),
     logLevel: oneOf(words.logLevel, LOG_LEVELS, '--log-level'),
     endpoint: readEndpoint(environment),
     token: tokenPlaces(environment),
@@ -232,6 +236,16 @@ function parseCount(text: string, option: string, most: number): number {
   const count = /^\d{1,4}$/.test(text) ? Number(text) : 0;
   if (count >= 1 && count <= most) return count;
   throw new TmaxError('EINVAL', `${option} takes a number from 1 to ${most}, not "${text}"`, { source: 'settings' });
+}
+
+/** Errors: EINVAL. Others find the socket through the mount, so that they must be let in there. */
+function controlGroup({ controlGroup: group, allowOther }: MountWords): string | undefined {
+  if (group === undefined) return undefined;
+  if (group.trim() === '')
+    throw new TmaxError('EINVAL', '--control-group takes a group, not ""', { source: 'settings' });
+  if (allowOther) return group.trim();
+  const message = "--control-group needs --allow-other: a group that may not look at the mount can't give orders to it";
+  throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
 /** Errors: EINVAL. */

@@ -69,6 +69,7 @@ test('mount --help names every option of the contract with its default', async (
     ['--gid', ''],
     ['--offline', ''],
     ['--metrics-port', 'off'],
+    ['--control-group', 'none'],
     ['--foreground', ''],
     ['--log-level', 'info'],
   ] as const) {

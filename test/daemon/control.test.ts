@@ -1,20 +1,23 @@
 import { once } from 'node:events';
-import { statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
-import { type Actions, startControlServer } from '../../src/daemon/control-server.js';
+import { type Actions, startControlServer, TextDocument } from '../../src/daemon/control-server.js';
 import { TmaxError } from '../../src/errors.js';
+import { getText } from '../support/scrape.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 async function serve(t: ExecutionContext, actions: Actions) {
-  const socketPath = join(temporaryFolder(t), 'socket');
+  const folder = temporaryFolder(t);
+  const socketPath = join(folder, 'socket');
   const documents = { '/status': () => ({ fine: true }) };
   const server = await startControlServer(socketPath, {
     documents,
     actions,
     mode: 0o600,
+    madeIn: folder,
     log: pino({ level: 'silent' }),
   });
   t.teardown(() => server.close());
@@ -50,6 +53,28 @@ test('an action’s words come as lines, its result as the last; what was posted
     lines: [{ got: { to: 2 } }, { step: 2 }, { result: { done: true } }],
   });
   t.is(statSync(socketPath).mode & 0o777, 0o600);
+});
+
+test('a socket for a group is never anybody else’s, and leaves nothing where it was made', async (t) => {
+  const [madeIn, folder] = [temporaryFolder(t), temporaryFolder(t)];
+  const path = join(folder, 'socket');
+  const options = { documents: { '/x': () => 1 }, actions: {}, log: pino({ level: 'silent' }) };
+  const server = await startControlServer(path, { ...options, mode: 0o660, madeIn, group: 4242 });
+  const { mode, gid } = statSync(path);
+  t.deepEqual([mode & 0o777, gid], [0o660, 4242]);
+  t.deepEqual(readdirSync(madeIn), []);
+  t.is(await getText({ socketPath: path, path: '/x' }), '1\n');
+  await server.close();
+  t.deepEqual(readdirSync(folder), []);
+});
+
+test('a document that is text comes as it is', async (t) => {
+  const folder = temporaryFolder(t);
+  const documents = { '/metrics': () => new TextDocument('text/plain; version=0.0.4', 'some 1\n') };
+  const options = { documents, actions: {}, mode: 0o600, madeIn: folder, log: pino({ level: 'silent' }) };
+  const server = await startControlServer(join(folder, 'socket'), options);
+  t.teardown(() => server.close());
+  t.is(await getText({ socketPath: join(folder, 'socket'), path: '/metrics' }), 'some 1\n');
 });
 
 test('a failure is the last line, with its errno', async (t) => {

@@ -1,6 +1,6 @@
 /** What the commands say and how they end, on a real mount: to root, to its user, and to others. */
 
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
@@ -12,8 +12,8 @@ import { MountedPool } from '../support/mounted-pool.js';
 import { smallPool } from '../support/small-pool.js';
 
 /** The command, as another user than the one who mounted. */
-function tmaxfsAs(uid: number, pool: MountedPool, args: readonly string[]): Promise<CommandResult> {
-  const options = { uid, gid: uid, reject: false, timeout: 60_000 } as const;
+function tmaxfsAs(uid: number, pool: MountedPool, args: readonly string[], gid = uid): Promise<CommandResult> {
+  const options = { uid, gid, reject: false, timeout: 60_000 } as const;
   return resultOf(execa(process.execPath, [...pool.executable, ...args], options));
 }
 
@@ -56,6 +56,33 @@ test.serial('who did not mount can look, and can neither unmount nor command', a
     t.is(stderr, `tmaxfs: only root or who mounted it can unmount ${pool.mountpoint}`);
   }
   t.is((await pool.tmaxfs(['status', pool.mountpoint])).exitCode, 0);
+});
+
+test.serial('members of the control group find the socket by the mount alone, and give orders', async (t) => {
+  const group = 4242;
+  const pool = await MountedPool.start(t, { ...smallPool(1), args: ['--control-group', String(group)] });
+  const { mode, gid } = statSync(await socketOf(pool));
+  t.is(mode & 0o777, 0o660);
+  t.is(gid, group);
+  for (const words of [['reload'], ['prefetch', '--variant', 'v']]) {
+    const member = await tmaxfsAs(ORDINARY_UID, pool, [...words, pool.mountpoint], group);
+    t.is(member.exitCode, 0, member.stderr);
+    const other = await tmaxfsAs(ORDINARY_UID, pool, [...words, pool.mountpoint]);
+    t.is(other.exitCode, 1);
+    t.regex(other.stderr, /obeys only root, members of group 4242 and who mounted it/);
+  }
+  t.is((await tmaxfsAs(ORDINARY_UID, pool, ['status', pool.mountpoint])).exitCode, 0, 'all others still look');
+});
+
+test.serial('a control group may be named, and one that is not there is said', async (t) => {
+  const pool = await MountedPool.start(t, { ...smallPool(1), env: { TMAXFS_CONTROL_GROUP: 'nogroup' } });
+  t.is(statSync(await socketOf(pool)).gid, 65534);
+  const wrong = await MountedPool.prepare(t, { ...smallPool(1), args: ['--control-group', 'no-such-group'] });
+  const { exitCode, stderr } = await wrong.tryMount();
+  t.is(exitCode, 1);
+  t.regex(stderr, /--control-group: there is no group "no-such-group"/);
+  const alone = await MountedPool.prepare(t, { ...smallPool(1), args: ['--control-group', '1', '--no-allow-other'] });
+  t.like(await alone.tryMount(), { exitCode: 2 });
 });
 
 test.serial('where others are kept out, even root is told as whom to ask', async (t) => {
