@@ -92,7 +92,13 @@ export function wordsOf(thrown: unknown): string {
   return thrown instanceof TmaxError ? thrown.message : messageOf(thrown);
 }
 
+/** Names of all errnos; several of them (EDQUOT, ESTALE) Node throws as "Unknown system error" and a number. */
+const ERRNO_NAMES = new Map(Object.entries(constants.errno).map(([name, number]) => [number, name]));
+
 /** The code of a system error (`ENOENT`, `ECONNRESET`, …) thrown by Node, or undefined. */
 export function systemErrorCode(thrown: unknown): string | undefined {
-  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
+  if (!(thrown instanceof Error) || !('code' in thrown) || typeof thrown.code !== 'string') return undefined;
+  const named =
+    'errno' in thrown && typeof thrown.errno === 'number' ? ERRNO_NAMES.get(Math.abs(thrown.errno)) : undefined;
+  return thrown.code.startsWith('Unknown system error') ? (named ?? thrown.code) : thrown.code;
 }

@@ -127,7 +127,8 @@ async function ask(
     download = await source.download(address, partial.path, options);
   } catch (thrown) {
     const error = toTmaxError(thrown, source.name);
-    if (error.errno === 'EINTR') throw error;
+    // No other source could write to this disk either.
+    if (error.errno === 'EINTR' || error.source === 'cache') throw error;
     if (error.errno !== 'EBADMSG') return { kind: 'failed', error };
     return wrongAnswer(source, 'size', { code: 'transfer', message: error.message }, false);
   }

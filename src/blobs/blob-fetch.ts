@@ -6,13 +6,20 @@
  */
 
 import { closeSync } from 'node:fs';
+import { diskError } from '../disk-error.js';
+import { messageOf } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
+import { isFull, withRelief } from './full-disk.js';
 import type { ProvenBlobs } from './proven-blobs.js';
 import { interrupted, refuse } from './refusal.js';
 import { type CheckEnvironment, checkStored, type FollowingProver } from './stored-blob-check.js';
+
+/** What a proof takes on disk, and less than which no disk has left that is not full. */
+const BLOCK_BYTES = 4096;
+const FOUND_ON_DISK = { source: 'cache', downloadedBytes: 0 } as const;
 
 export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment {
   readonly prover: FollowingProver;
@@ -42,7 +49,7 @@ export interface FetchResult {
 /**
  * Makes the blob ready on disk; undefined where another process is about to. `progress` is kept current as it goes; blobs in
  * `keep` are not evicted for it.
- * Errors: EBADMSG refused (and quarantined); ENOSPC; those of `Source.download`; EINTR aborted.
+ * Errors: EBADMSG refused (and quarantined); ENOSPC; EIO of the disk; those of `Source.download`; EINTR aborted.
  */
 export async function fetchBlob(
   environment: FetchEnvironment,
@@ -51,24 +58,65 @@ export async function fetchBlob(
   signal: AbortSignal,
   keep: ReadonlySet<string> = new Set(),
 ): Promise<FetchResult | undefined> {
-  const { store, capacity } = environment;
-  if (await proveStored(environment, address, progress, signal)) return { source: 'cache', downloadedBytes: 0 };
+  const { capacity } = environment;
+  const { sha256, sizeBytes } = address;
+  const prove = () => proveStored(environment, address, progress, signal);
+  if (await withRelief(environment, address, keep, () => BLOCK_BYTES, prove)) return FOUND_ON_DISK;
   try {
-    await capacity.reserve(address.sha256, address.sizeBytes, signal, keep);
+    await capacity.reserve(sha256, sizeBytes, signal, keep);
   } catch (error) {
     throw signal.aborted ? interrupted(address) : error;
   }
-  let partial: LockedPartial | undefined;
   let leftBytes = 0;
+  const attempt = () =>
+    fetchLocked(environment, address, progress, signal, (bytes) => {
+      leftBytes = bytes;
+      capacity.written(sha256, bytes);
+    });
+  let failure: unknown;
   try {
-    partial = await store.lockPartial(address.sha256);
-    return partial === undefined ? undefined : await fetchInto(environment, partial, address, progress, signal);
+    return await withRelief(environment, address, keep, () => Math.max(0, sizeBytes - leftBytes), attempt);
+  } catch (error) {
+    failure = error;
+    throw error;
   } finally {
-    if (partial !== undefined) {
-      leftBytes = await store.bytesLeft(partial);
-      await partial.handle.close();
-    }
-    capacity.abandon(address.sha256, leftBytes);
+    capacity.abandon(sha256, leftBytes);
+    // What is of no use yet is the first to go from a disk that has too little left for others.
+    if (isFull(failure)) await shrinkOrWarn(environment);
+  }
+}
+
+async function shrinkOrWarn({ capacity, log }: FetchEnvironment): Promise<void> {
+  try {
+    await capacity.shrink(BLOCK_BYTES);
+  } catch (error) {
+    log.warn({ reason: messageOf(error) }, 'no room could be made on the full disk of the cache');
+  }
+}
+
+/**
+ * One try under the partial file's lock; undefined where another process holds that. `onLeft` is told at the end what is on
+ * disk that is no blob yet.
+ */
+async function fetchLocked(
+  environment: FetchEnvironment,
+  address: BlobAddress,
+  progress: FetchProgress,
+  signal: AbortSignal,
+  onLeft: (bytes: number) => void,
+): Promise<FetchResult | undefined> {
+  const { store } = environment;
+  const partial = await store.lockPartial(address.sha256);
+  if (partial === undefined) return undefined;
+  try {
+    return await fetchInto(environment, partial, address, progress, signal);
+  } catch (thrown) {
+    const error = diskError(thrown, `the fetch of ${address.path} failed`);
+    // What the disk has once failed to write or read may differ from what the page cache shows of it: never resumed from.
+    if (error.errno === 'EIO') await store.discard(partial);
+    throw error;
+  } finally {
+    onLeft(await store.release(partial));
   }
 }
 
@@ -117,7 +165,7 @@ async function fetchInto(
   address: BlobAddress,
   progress: FetchProgress,
   signal: AbortSignal,
-): Promise<FetchResult> {
+): Promise<FetchResult | undefined> {
   const { store, capacity, quarantine, level, verifierVersion, log } = environment;
   const { sha256, sizeBytes, path } = address;
   progress.phase = 'fetching';
@@ -145,7 +193,8 @@ async function fetchInto(
   }
   progress.phase = 'publishing';
   const now = new Date().toISOString();
-  await store.publish(sha256, partial, {
+  await quarantine.remove(sha256);
+  const record = {
     sha256,
     sizeBytes,
     level,
@@ -154,8 +203,12 @@ async function fetchInto(
     checkedAt: now,
     architecture: verdict.architecture,
     source: source.name,
+  };
+  if (!(await store.publish(sha256, partial, record))) return undefined;
+  // It is ready; nothing that happens from here on may say otherwise.
+  await store.syncName(sha256).catch((error: unknown) => {
+    log.warn({ blob: sha256, reason: messageOf(error) }, 'a power cut may take a blob away: its folder was not synced');
   });
-  await quarantine.remove(sha256);
   for (const warning of verdict.warnings) log.warn({ blob: sha256, path, ...warning }, `verify: ${warning.message}`);
   return { source: source.name, downloadedBytes: download.sizeBytes - download.resumedBytes };
 }

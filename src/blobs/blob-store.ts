@@ -28,6 +28,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
@@ -236,7 +237,15 @@ export class BlobStore {
 
   /** Takes a blob out of service: whoever is asked for it next proves it again first. What is open stays open. */
   async withdrawProof(sha256: string): Promise<void> {
-    await rm(this.layout.proof(sha256), { force: true });
+    const path = this.layout.proof(sha256);
+    try {
+      await unlink(path);
+    } catch (error) {
+      if (systemErrorCode(error) === 'ENOENT') return;
+      throw error;
+    }
+    // A power cut must not bring it back beside a damaged blob.
+    await syncFolder(dirname(path));
   }
 
   /**
@@ -287,14 +296,32 @@ export class BlobStore {
     }
   }
 
-  /** Bytes that a fetch has left in its partial file; none once it has been published or removed. */
-  async bytesLeft({ path, handle }: LockedPartial): Promise<number> {
-    const stats = await handle.stat();
-    return (await isSameFile(path, stats)) ? stats.blocks * 512 : 0;
+  /** Takes away a partial file that is of no use any more, as far as the disk lets us. Its lock is still held. */
+  async discard({ path, handle }: LockedPartial): Promise<void> {
+    try {
+      if (await isSameFile(path, await handle.stat())) await unlink(path);
+    } catch {
+      // The disk has failed already, which is what is being reported; what stays is proven from its first byte again.
+    }
   }
 
-  /** Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. */
-  async publish(sha256: string, partial: LockedPartial, proof: Omit<Proof, 'modifiedSeconds'>): Promise<void> {
+  /**
+   * Gives the lock back. Answers with the bytes that the fetch has left in the partial file; none once it was published or
+   * removed. Never fails, as after a failure of the disk: what was to last has been synced before.
+   */
+  async release({ path, handle }: LockedPartial): Promise<number> {
+    const stats = await handle.stat();
+    const isThere = await isSameFile(path, stats).catch(() => true);
+    await handle.close().catch(() => undefined);
+    return isThere ? stats.blocks * 512 : 0;
+  }
+
+  /**
+   * Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. That its
+   * name lasts is for `syncName` to see to. False where another process has taken the partial file over.
+   * Errors: those of the disk; then it is no blob.
+   */
+  async publish(sha256: string, partial: LockedPartial, proof: Omit<Proof, 'modifiedSeconds'>): Promise<boolean> {
     const { handle, path } = partial;
     const modifiedSeconds = Math.floor(Date.now() / 1000);
     await handle.utimes(modifiedSeconds, modifiedSeconds);
@@ -302,11 +329,17 @@ export class BlobStore {
     await this.writeProof({ ...proof, modifiedSeconds });
     const target = this.layout.blob(sha256);
     const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
-    flock(handle.fd, 'sharedNonBlocking');
+    if (created !== undefined) await syncFolder(this.layout.blobs);
+    // The kernel gives the exclusive lock back before it grants the shared one: another process may have been quicker.
+    if (!flock(handle.fd, 'sharedNonBlocking')) return false;
     await handle.chmod(0o444);
     await renameOver(path, target);
-    await syncFolder(dirname(target));
-    if (created !== undefined) await syncFolder(this.layout.blobs);
+    return true;
+  }
+
+  /** Lets the name of a published blob last. Where that fails, a power cut may take the blob away; its bytes are safe. */
+  async syncName(sha256: string): Promise<void> {
+    await syncFolder(dirname(this.layout.blob(sha256)));
   }
 
   /** Removes an idle blob that is not pinned. False where it is, or someone holds it. */
@@ -391,22 +424,6 @@ async function lstatIfThere(path: string): Promise<Stats | undefined> {
     if (systemErrorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
-}
-
-/** A failure of the cache's own disk, with the errno that an open is to end in and what to do. */
-export function diskError(cause: unknown, what: string): TmaxError {
-  if (cause instanceof TmaxError) return cause;
-  const code = systemErrorCode(cause);
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT';
-  const advice = isFull
-    ? 'the disk or a quota is full: free some room, or lower --cache-size'
-    : code === 'EROFS'
-      ? 'the disk of the cache is read-only: what is cached is served, nothing can be fetched; mend it, or use another --cache-dir'
-      : 'look at the disk of the cache';
-  return new TmaxError(isFull ? 'ENOSPC' : 'EIO', `${what} (${messageOf(cause)}); ${advice}`, {
-    cause,
-    source: 'cache',
-  });
 }
 
 /** Marks a folder as a cache, also to backup programs. Source: https://bford.info/cachedir/ */

@@ -11,6 +11,7 @@
  */
 
 import { LRUCache } from 'lru-cache';
+import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
 import type { BlobStore } from './blob-store.js';
 
@@ -162,14 +163,45 @@ export class Capacity {
     );
   }
 
-  /** Evicts what lies above the limits, as after a start with smaller ones. What is held open stays. */
-  async shrink(): Promise<void> {
-    const turn = this.#making.then(() => this.#evictUntilFits(0, 0, new Set()));
+  /**
+   * Evicts what lies above the limits, as after a start with smaller ones, and until the disk has `freeBytes` to give. What
+   * is held open stays.
+   */
+  async shrink(freeBytes = 0): Promise<void> {
+    const turn = this.#making.then(() => this.#evictUntilFits(freeBytes, 0, new Set()));
     this.#making = turn.then(
       () => undefined,
       () => undefined,
     );
     await turn;
+  }
+
+  /**
+   * Evicts idle blobs, but none of `keep`, for a fetch that found the disk full: at least `missingBytes` of them, since a quota
+   * does not show in what the disk says of itself, and until the disk has room for all running fetches.
+   * Answers with what was evicted, and what the disk then has to give, both in bytes.
+   */
+  async relieve(
+    missingBytes: number,
+    keep: ReadonlySet<string>,
+  ): Promise<{ readonly evictedBytes: number; readonly availableBytes: number }> {
+    const passedOver = new Set(keep);
+    const relief = async () => {
+      const pinned = await this.#store.pins.list();
+      for (let evictedBytes = 0; ; ) {
+        const availableBytes = await this.#availableBytes();
+        const isEnough = evictedBytes >= missingBytes && availableBytes >= 0;
+        const freedBytes = isEnough ? undefined : await this.#evictOne(passedOver, pinned);
+        if (freedBytes === undefined) return { evictedBytes, availableBytes };
+        evictedBytes += freedBytes;
+      }
+    };
+    const turn = this.#making.then(relief);
+    this.#making = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    return await turn;
   }
 
   /** How much of a reserved blob is on disk by now. */
@@ -199,13 +231,14 @@ export class Capacity {
     // What an earlier try left of this very blob will be filled up, not added to.
     const resumed = this.#partials.get(sha256) ?? 0;
     this.#partials.delete(sha256);
-    const fits = await this.#evictUntilFits(sizeBytes, resumed, keep);
-    if (!fits) {
-      if (resumed > 0) this.#partials.set(sha256, resumed);
-      return this.#full(sha256, sizeBytes);
+    let fits = false;
+    try {
+      fits = await this.#evictUntilFits(sizeBytes, resumed, keep);
+    } finally {
+      if (fits) this.#reserved.set(sha256, { sizeBytes, writtenBytes: resumed });
+      else if (resumed > 0) this.#partials.set(sha256, resumed);
     }
-    this.#reserved.set(sha256, { sizeBytes, writtenBytes: resumed });
-    return undefined;
+    return fits ? undefined : await this.#full(sha256, sizeBytes);
   }
 
   /** Evicts until `sizeBytes`, of which `onDiskBytes` are there already, fit both limits; false where nothing is left to evict. */
@@ -216,7 +249,7 @@ export class Capacity {
       const overLimitBytes = this.#usedBytes() + sizeBytes - this.#limits.limitBytes;
       if (overLimitBytes <= 0 && sizeBytes - onDiskBytes <= (await this.#availableBytes())) return true;
       pinned ??= await this.#store.pins.list();
-      if (!(await this.#evictOne(passedOver, pinned))) return false;
+      if ((await this.#evictOne(passedOver, pinned)) === undefined) return false;
     }
   }
 
@@ -235,28 +268,39 @@ export class Capacity {
     return total;
   }
 
-  /** Removes one partial file or else the least recently used blob that nobody holds; false where there is none. */
-  async #evictOne(passedOver: Set<string>, pinned: ReadonlySet<string>): Promise<boolean> {
-    for (const sha256 of [...this.#partials.keys()]) {
+  /**
+   * Removes one partial file or else the least recently used blob that nobody holds, and answers with its size in bytes;
+   * undefined where there is none. Errors: those of the disk, where that is why nothing could be removed.
+   */
+  async #evictOne(passedOver: Set<string>, pinned: ReadonlySet<string>): Promise<number | undefined> {
+    const failures: unknown[] = [];
+    // What can't be removed must not keep the rest from being.
+    const isRemoved = async (sha256: string, remove: () => Promise<boolean>): Promise<boolean> => {
+      const removed = await remove().catch((error: unknown) => {
+        failures.push(error);
+        return false;
+      });
+      if (!removed) passedOver.add(sha256);
+      return removed;
+    };
+    for (const [sha256, sizeBytes] of [...this.#partials]) {
       if (passedOver.has(sha256)) continue;
-      if (await this.#store.removePartial(sha256)) {
-        this.#partials.delete(sha256);
-        return true;
-      }
-      passedOver.add(sha256);
+      if (!(await isRemoved(sha256, () => this.#store.removePartial(sha256)))) continue;
+      this.#partials.delete(sha256);
+      return sizeBytes;
     }
     for (;;) {
       // Looked up anew each time: what was idle before a wait may be leased, or gone, after it.
       const sha256 = this.#leastRecentlyUsed(passedOver, pinned);
-      if (sha256 === undefined) return false;
+      if (sha256 === undefined) break;
       const sizeBytes = this.#idle.peek(sha256) ?? 0;
-      if (await this.#store.evict(sha256)) {
-        this.forget(sha256);
-        this.#onEvict(sha256, sizeBytes);
-        return true;
-      }
-      passedOver.add(sha256);
+      if (!(await isRemoved(sha256, () => this.#store.evict(sha256)))) continue;
+      this.forget(sha256);
+      this.#onEvict(sha256, sizeBytes);
+      return sizeBytes;
     }
+    if (failures.length > 0) throw diskError(failures[0], 'no room could be made in the cache');
+    return undefined;
   }
 
   #leastRecentlyUsed(...except: readonly ReadonlySet<string>[]): string | undefined {

@@ -7,6 +7,7 @@
  */
 
 import { setMaxListeners } from 'node:events';
+import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
 import { startLongTimer } from '../long-timer.js';
 import type { BlobAddress } from '../sources/source.js';
@@ -18,7 +19,6 @@ import {
   fetchBlob,
 } from './blob-fetch.js';
 import type { BlobState, FailedFetch, FetchInFlight, OpenLabel } from './blob-report.js';
-import { diskError } from './blob-store.js';
 import { FetchOutcomes } from './fetch-outcomes.js';
 import { FetchQueue, type QueuedFetch, type RunOutcome } from './fetch-queue.js';
 import { interrupted } from './refusal.js';

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import * as v from 'valibot';
 import type { BlobCache } from '../blobs/blob-cache.js';
 import type { Eviction } from '../blobs/blob-report.js';
-import { diskError } from '../blobs/blob-store.js';
+import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
 import type { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import type { ActionContext, Actions } from './control-server.js';

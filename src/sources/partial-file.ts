@@ -9,7 +9,8 @@
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
+import { diskError } from '../disk-error.js';
+import { TmaxError } from '../errors.js';
 import { aborted } from './failure.js';
 import { MAX_UNWRITTEN_BYTES, READ_BACK_BYTES } from './limits.js';
 
@@ -53,7 +54,7 @@ export class PartialFile {
     try {
       const status = await handle.stat();
       if (!status.isFile())
-        throw new TmaxError('EIO', `the partial file ${path} is not a regular file`, { source: 'hub' });
+        throw new TmaxError('EIO', `the partial file ${path} is not a regular file`, { source: 'cache' });
       if (status.size > sizeBytes) await handle.truncate(0);
       const file = new PartialFile(handle, status.size > sizeBytes ? 0 : status.size, onWritten);
       await file.#readBack(signal);
@@ -127,7 +128,7 @@ export class PartialFile {
     for (let at = 0; at < this.resumedBytes; ) {
       if (signal.aborted) throw aborted();
       const { bytesRead } = await this.#handle.read(buffer, 0, Math.min(buffer.length, this.resumedBytes - at), at);
-      if (bytesRead === 0) throw new TmaxError('EIO', 'a partial file shrank while it was read', { source: 'hub' });
+      if (bytesRead === 0) throw new TmaxError('EIO', 'a partial file shrank while it was read', { source: 'cache' });
       this.#hash.update(buffer.subarray(0, bytesRead));
       at += bytesRead;
     }
@@ -143,12 +144,4 @@ function without(chunks: readonly Buffer[], bytes: number): readonly Buffer[] {
     skip -= chunk.length;
   }
   return [];
-}
-
-/** ENOSPC for a full disk or quota, EIO for the rest. */
-export function diskError(error: unknown, what: string): TmaxError {
-  const code = systemErrorCode(error);
-  const full = code === 'ENOSPC' || code === 'EDQUOT';
-  const message = `${what}: ${messageOf(error)}${full ? ': make room on the disk of the cache' : ''}`;
-  return new TmaxError(full ? 'ENOSPC' : 'EIO', message, { cause: error, source: 'hub', level: 'error' });
 }

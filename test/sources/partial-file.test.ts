@@ -4,7 +4,7 @@ import test, { type ExecutionContext } from 'ava';
 import fc from 'fast-check';
 import { TmaxError } from '../../src/errors.js';
 import { MAX_UNWRITTEN_BYTES } from '../../src/sources/limits.js';
-import { diskError, PartialFile } from '../../src/sources/partial-file.js';
+import { PartialFile } from '../../src/sources/partial-file.js';
 import { isComplete, type Piece, PieceWindow } from '../../src/sources/piece-window.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { patternBytes, sha256Of } from '../support/transfers.js';
@@ -88,14 +88,6 @@ test('an abort ends the reading of a long prefix', async (t) => {
   const opened = PartialFile.open(path, { sizeBytes: 100_000_000, signal: controller.signal });
   t.is((await t.throwsAsync(opened, { instanceOf: TmaxError })).errno, 'EINTR');
   t.is((await stat(path)).size, 100_000_000);
-});
-
-test('a full disk is told from a broken one', (t) => {
-  const system = (code: string) => Object.assign(new Error(code), { code });
-  t.is(diskError(system('ENOSPC'), 'x').errno, 'ENOSPC');
-  t.is(diskError(system('EDQUOT'), 'x').errno, 'ENOSPC');
-  t.is(diskError(system('EROFS'), 'x').errno, 'EIO');
-  t.regex(diskError(system('ENOSPC'), "can't write").message, /make room/);
 });
 
 test('pieces that arrive in any order make one file, and never more than the window is outstanding', async (t) => {
