@@ -76,7 +76,9 @@ export class BlobCache {
     await options.store.removeStrays();
     for (const { sha256, sizeBytes } of await options.store.list()) cache.#capacity.idle(sha256, sizeBytes);
     for (const { sha256, sizeBytes } of await options.store.scanPartials()) cache.#capacity.abandon(sha256, sizeBytes);
-    await cache.#capacity.shrink();
+    await cache.#capacity.shrink().catch((error: unknown) => {
+      options.log.error({ reason: messageOf(error) }, 'the cache holds more than it may, and can’t be made smaller');
+    });
     return cache;
   }
 
@@ -149,6 +151,7 @@ export class BlobCache {
       { blob: sha256, ...finding },
       `a blob in the cache is damaged: ${finding.message}; it is removed, and fetched anew at its next open`,
     );
+    this.#proven.distrust(sha256);
     await this.#options.store.withdrawProof(sha256);
     this.#proven.forget(sha256);
     if (await this.#options.store.remove(sha256)) this.#capacity.forget(sha256);

@@ -112,8 +112,10 @@ async function fetchLocked(
     return await fetchInto(environment, partial, address, progress, signal);
   } catch (thrown) {
     const error = diskError(thrown, `the fetch of ${address.path} failed`);
-    // What the disk has once failed to write or read may differ from what the page cache shows of it: never resumed from.
+    // What a failing disk shows of a file may come from memory alone.
     if (error.errno === 'EIO') await store.discard(partial);
+    // Whatever it says of this has been said.
+    if (isFull(error)) await store.sync(partial).catch(() => undefined);
     throw error;
   } finally {
     onLeft(await store.release(partial));

@@ -296,12 +296,26 @@ export class BlobStore {
     }
   }
 
-  /** Takes away a partial file that is of no use any more, as far as the disk lets us. Its lock is still held. */
+  /**
+   * Lets what is in a partial file last, so that a later fetch may go on from it; or takes it away where the disk fails to
+   * write it. The kernel tells of that once, and goes on to show from memory what the disk does not have: such bytes would
+   * pass every check, and be lost. Errors: those of the disk, where the partial file was taken away.
+   */
+  async sync(partial: LockedPartial): Promise<void> {
+    try {
+      await partial.handle.sync();
+    } catch (error) {
+      await this.discard(partial);
+      throw error;
+    }
+  }
+
+  /** Takes away a partial file that is not to be gone on from, as far as the disk lets us. Its lock is still held. */
   async discard({ path, handle }: LockedPartial): Promise<void> {
     try {
       if (await isSameFile(path, await handle.stat())) await unlink(path);
     } catch {
-      // The disk has failed already, which is what is being reported; what stays is proven from its first byte again.
+      // The disk has failed already, which is what is being reported. It is read-only by now: mounting it anew forgets memory.
     }
   }
 
@@ -325,7 +339,7 @@ export class BlobStore {
     const { handle, path } = partial;
     const modifiedSeconds = Math.floor(Date.now() / 1000);
     await handle.utimes(modifiedSeconds, modifiedSeconds);
-    await handle.sync();
+    await this.sync(partial);
     await this.writeProof({ ...proof, modifiedSeconds });
     const target = this.layout.blob(sha256);
     const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });

@@ -39,6 +39,12 @@ export class ProvenBlobs {
     return proof === undefined ? undefined : this.proofOf(proof);
   }
 
+  /** The proof that lies there now counts as none, even where the disk does not let it be removed. */
+  distrust(sha256: string): void {
+    const stamp = this.#store.proofStamp(sha256);
+    if (stamp !== undefined) this.#known.set(sha256, { stamp, proof: undefined });
+  }
+
   /** The blob is gone. */
   forget(sha256: string): void {
     this.#known.delete(sha256);

@@ -29,7 +29,7 @@ export function readSmallFile(path: string): string | undefined {
 
 /**
  * Removes what lies where a file of ours belongs and is none: a link, a device, an empty folder. A folder with something in
- * it is somebody's, and stays. False where it stays.
+ * it is somebody's, and stays; and so does all of a disk that is read-only. False where it stays.
  */
 export async function removeStray(path: string): Promise<boolean> {
   try {
@@ -39,7 +39,7 @@ export async function removeStray(path: string): Promise<boolean> {
   } catch (error) {
     const code = systemErrorCode(error);
     if (code === 'ENOENT') return true;
-    if (code === 'ENOTEMPTY' || code === 'EEXIST' || code === 'EBUSY') return false;
+    if (code === 'ENOTEMPTY' || code === 'EEXIST' || code === 'EBUSY' || code === 'EROFS') return false;
     throw error;
   }
 }
