@@ -9,7 +9,6 @@
  * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
  */
 
-import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
 import {
   access,
@@ -33,6 +32,7 @@ import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { flock } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
+import { removeIfLeft, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
 import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
@@ -124,10 +124,18 @@ export class BlobStore {
     return found.sort((a, b) => a.usedAtMs - b.usedAtMs);
   }
 
-  /** Removes what has no business below blobs/. */
+  /** Removes what has no business below blobs/, and what killed processes have left: temporaries, proofs of no blob. */
   async removeStrays(): Promise<void> {
+    const blobs = new Set<string>();
     for await (const { path, name } of this.#entries()) {
       if (name === undefined) await removeStray(path);
+      else blobs.add(name);
+    }
+    await removeLeftTemporaries(this.layout.root);
+    for (const shard of await readdir(this.layout.proofs, { withFileTypes: true })) {
+      if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) continue;
+      const folder = join(this.layout.proofs, shard.name);
+      for (const name of await readdir(folder)) if (!blobs.has(name)) await removeIfLeft(join(folder, name));
     }
   }
 
@@ -462,7 +470,7 @@ async function claim({ root }: CacheLayout): Promise<void> {
       { source: 'cache', level: 'error' },
     );
   }
-  const temporary = `${tag}.${randomBytes(6).toString('hex')}`;
+  const temporary = temporaryFor(tag);
   await writeFile(temporary, TAG, { flag: 'wx', mode: 0o644 });
   await rename(temporary, tag);
 }

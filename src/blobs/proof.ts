@@ -5,11 +5,11 @@
  * is how a blob is taken out of service, by any process and at any time.
  */
 
-import { randomBytes } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as v from 'valibot';
+import { temporaryFor } from '../temporary-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { readSmallFile, renameOver } from './small-file.js';
 
@@ -52,7 +52,7 @@ export function proofStamp(path: string): string | undefined {
 /** Replaces the proof at `path`. Not synced: losing it costs one verification. */
 export async function writeProof(path: string, proof: Proof): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o755 });
-  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+  const temporary = temporaryFor(path);
   try {
     await writeFile(temporary, JSON.stringify(proof), { mode: 0o644 });
     await renameOver(temporary, path);

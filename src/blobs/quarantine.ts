@@ -10,11 +10,11 @@
  * A record's file decides: what another process removes is no longer refused.
  */
 
-import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import * as v from 'valibot';
+import { isTemporary, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import type { CacheLayout } from './cache-layout.js';
 import { SHA256_NAME } from './cache-layout.js';
@@ -65,9 +65,10 @@ export class Quarantine {
   /** Reads what earlier runs left; records that can't be read as such are removed. */
   async load(): Promise<void> {
     await mkdir(this.#layout.quarantine, { recursive: true, mode: 0o755 });
+    await removeLeftTemporaries(this.#layout.quarantine);
     for (const name of (await readdir(this.#layout.quarantine)).slice(0, MAX_RECORDS)) {
       // Another process may be about to give it its name.
-      if (name.endsWith('.tmp')) continue;
+      if (isTemporary(name)) continue;
       const sha256 = basename(name, '.json');
       const path = this.#layout.quarantineRecord(sha256);
       const record = SHA256_NAME.test(sha256) ? parseRecord(readSmallFile(path)) : undefined;
@@ -119,7 +120,7 @@ export class Quarantine {
     this.#records.set(sha256, record);
     this.#unwritten.add(sha256);
     const path = this.#layout.quarantineRecord(sha256);
-    const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+    const temporary = temporaryFor(path);
     await mkdir(dirname(path), { recursive: true, mode: 0o755 });
     await writeFile(temporary, JSON.stringify(record), { mode: 0o644 });
     await renameOver(temporary, path);

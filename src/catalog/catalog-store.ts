@@ -6,11 +6,11 @@
  * parsed as strictly as what came from the network.
  */
 
-import { randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode, TmaxError } from '../errors.js';
+import { removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
 import { buildCatalog, type Catalog, type CatalogSources, type ListedFile } from './catalog.js';
 
 /** Catalogs kept per repository; those used longest ago go first. */
@@ -87,6 +87,7 @@ export class CatalogStore {
     await mkdir(folder, { recursive: true, mode: 0o755 });
     await replaceFile(this.#catalogPath(sources.repository, sources.commit), JSON.stringify(sources));
     await removeOldest(folder, MAX_CATALOGS_PER_REPOSITORY);
+    await removeLeftTemporaries(folder);
   }
 
   /** The commit that `revision` last resolved to, or undefined. */
@@ -182,7 +183,7 @@ function parseJson<Shape extends v.GenericSchema>(
 }
 
 async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+  const temporary = temporaryFor(path);
   try {
     const file = await open(temporary, 'wx', 0o644);
     try {

@@ -20,7 +20,7 @@ import { execa } from 'execa';
 import { BlobStore } from '../../src/blobs/blob-store.js';
 import type { CapacityLimits } from '../../src/blobs/capacity.js';
 import { TmaxError } from '../../src/errors.js';
-import { type Blob, blobOf, blobPath, errnoOf, holds, setUp, TestSource } from '../support/blob-cache.js';
+import { type Blob, blobOf, blobPath, errnoOf, holds, proofPath, setUp, TestSource } from '../support/blob-cache.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const MIB = 2 ** 20;
@@ -347,6 +347,37 @@ test('what is no blob is removed from blobs/ and partial/, links are not followe
   t.deepEqual(readdirSync(join(root, 'blobs', 'ab')), []);
   t.deepEqual(readdirSync(join(root, 'partial')), []);
   t.deepEqual(readdirSync(outside), ['precious']);
+});
+
+test('a start removes what a kill has left of proofs and records, once nobody can be writing it', async (t) => {
+  const before = await setUp(t);
+  const [kept, gone] = [blobOf('kept'), blobOf('gone')];
+  [kept, gone].forEach(before.add);
+  for (const blob of [kept, gone]) (await before.open(blob)).release();
+  await before.cache.close();
+  // Killed between removing a blob and removing its proof.
+  rmSync(blobPath(before.root, gone));
+  const temporary = `${'ab'.repeat(6)}.tmp`;
+  const left = [
+    `${proofPath(before.root, kept)}.${temporary}`,
+    join(before.root, 'quarantine', `x.json.${temporary}`),
+    join(before.root, `CACHEDIR.TAG.${temporary}`),
+  ];
+  for (const path of left) writeFileSync(path, '');
+  await (await setUp(t, { root: before.root })).cache.close();
+  t.true(
+    [...left, proofPath(before.root, gone)].every((path) => existsSync(path)),
+    'another process may be at it',
+  );
+  const anHourAgo = new Date(Date.now() - 3_600_000);
+  const proofs = [proofPath(before.root, gone), proofPath(before.root, kept)];
+  for (const path of [...left, ...proofs]) utimesSync(path, anHourAgo, anHourAgo);
+  const after = await setUp(t, { root: before.root });
+  t.deepEqual(
+    [...left, ...proofs].map((path) => existsSync(path)),
+    [false, false, false, false, true],
+  );
+  t.true(holds(await after.open(kept), kept));
 });
 
 test('partial files count, and are the first to go when room is needed', async (t) => {

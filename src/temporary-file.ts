@@ -1,0 +1,38 @@
+/**
+ * Files that are replaced whole are written under a temporary name beside their own, then renamed. A kill in between leaves
+ * the temporary; it is removed by a later start, once it is too old to be one that another process is just writing.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { lstat, readdir, unlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemErrorCode } from './errors.js';
+
+const SUFFIX = '.tmp';
+/** Writing one takes milliseconds; a disk that hangs may make it minutes. */
+const LEFT_AFTER_MS = 10 * 60_000;
+
+/** Where the next content of `path` is to be written, before it is renamed to `path`. */
+export function temporaryFor(path: string): string {
+  return `${path}.${randomBytes(6).toString('hex')}${SUFFIX}`;
+}
+
+export function isTemporary(name: string): boolean {
+  return name.endsWith(SUFFIX);
+}
+
+/** Removes the temporaries that earlier processes have left in a folder. Errors: those of the disk, but for a read-only one. */
+export async function removeLeftTemporaries(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) if (isTemporary(name)) await removeIfLeft(join(folder, name));
+}
+
+/** Removes a file that nobody has written to for long. Errors: those of the disk, but for a read-only one. */
+export async function removeIfLeft(path: string): Promise<void> {
+  try {
+    const stats = await lstat(path);
+    if (stats.isFile() && stats.mtimeMs < Date.now() - LEFT_AFTER_MS) await unlink(path);
+  } catch (error) {
+    const code = systemErrorCode(error);
+    if (code !== 'ENOENT' && code !== 'EROFS') throw error;
+  }
+}
