@@ -7,7 +7,7 @@
  */
 
 import type { Logger } from 'pino';
-import { TmaxError } from '../errors.js';
+import { messageOf, TmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
 import { ArchitectureGate, type ArchitecturePolicy } from './architecture-gate.js';

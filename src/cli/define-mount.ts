@@ -75,9 +75,12 @@ export function defineMount(tmaxfs: Command): void {
   tmaxfs
     .command('unmount')
     .description('unmount and end the daemon')
-    .argument('<mountpoint>')
+    .argument('[mountpoint]', 'may be left out with --dead, which then looks at every mount')
     .addOption(flag('--lazy', 'detach now, even if busy; files that are open go on working').default(false))
-    .action(async (mountpoint: string, options) => (await import('./unmount.js')).unmountCommand(mountpoint, options));
+    .option('--dead', 'take away only what a killed daemon has left; one that lives is left alone', false)
+    .action(async (mountpoint: string | undefined, options) =>
+      (await import('./unmount.js')).unmountCommand(mountpoint, options),
+    );
 
   tmaxfs
     .command('reload')

@@ -1,4 +1,4 @@
-/** `tmaxfs unmount`: detaches the mount; its daemon notices, and ends. */
+/** `tmaxfs unmount`: detaches the mount; its daemon notices, and ends. With --dead: only what no daemon is behind. */
 
 import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -7,7 +7,8 @@ import { askDaemon } from '../daemon/control-client.js';
 import { realMountpoint } from '../daemon/mountpoint.js';
 import { TmaxError, wordsOf } from '../errors.js';
 import type { Holder } from '../fuse/holders.js';
-import { MOUNT_TYPE, topMountAt } from '../fuse/mount-table.js';
+import { MOUNT_TYPE, tmaxfsMounts, topMountAt } from '../fuse/mount-table.js';
+import { takeAwayDeadMounts } from '../fuse/mounts.js';
 import { unmount } from '../fuse/unmount.js';
 
 /** How long the daemon is waited for after its mount has gone. */
@@ -21,8 +22,34 @@ const statusShape = v.object({
   opens: v.object({ waiting: v.array(v.object({ pid: v.number(), name: v.string() })) }),
 });
 
+/** Errors: EINVAL no mount point is named; those of `unmountOne` and `unmountDead`. */
+export async function unmountCommand(
+  mountpoint: string | undefined,
+  { lazy, dead }: { readonly lazy: boolean; readonly dead: boolean },
+): Promise<void> {
+  if (dead) return unmountDead(mountpoint);
+  if (mountpoint === undefined) throw new TmaxError('EINVAL', 'name the mount point', { source: 'cli' });
+  return unmountOne(mountpoint, { lazy });
+}
+
+/** Those of this user, or the one named. That there is none is what was wanted. Errors: EPERM another user's. */
+async function unmountDead(mountpoint: string | undefined): Promise<void> {
+  const paths = mountpoint === undefined ? mountsOfThisUser() : [realMountpoint(mountpoint)];
+  for (const path of paths) {
+    const taken = await takeAwayDeadMounts(path);
+    if (taken > 0) process.stdout.write(`${path}: a dead mount is taken away\n`);
+  }
+}
+
+/** Root may unmount everybody's. */
+function mountsOfThisUser(): ReadonlySet<string> {
+  const uid = process.geteuid?.() ?? 0;
+  const mine = tmaxfsMounts().filter(({ superOptions }) => uid === 0 || superOptions.includes(`user_id=${uid}`));
+  return new Set(mine.map(({ mountpoint }) => mountpoint));
+}
+
 /** Errors: ENOENT no tmaxfs mount there; EBUSY naming who holds it; EPERM another user's. */
-export async function unmountCommand(mountpoint: string, options: { readonly lazy: boolean }): Promise<void> {
+async function unmountOne(mountpoint: string, options: { readonly lazy: boolean }): Promise<void> {
   const path = realMountpoint(mountpoint);
   // Root could unmount anything by this command.
   if (topMountAt(path)?.type !== MOUNT_TYPE) {

@@ -1,37 +1,14 @@
-/**
- * The mounts of this machine, seen without the daemons that serve them: which are ours, whether one still has its
- * daemon, and whether a directory can be mounted on.
- */
+/** Whether a directory can be mounted on, and what to do about what lies there already. */
 
-import { readdir, stat, statfs } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { systemErrorCode, TmaxError, toTmaxError } from '../errors.js';
+import { livenessOf } from './liveness.js';
 import { MOUNT_TYPE, topMountAt } from './mount-table.js';
 import { unmount } from './unmount.js';
 
-/** How long a mount may take to say that it lives; one that says nothing is taken for live, since it can't be proven dead. */
-const LIVENESS_LIMIT_MS = 5000;
 /** How many dead mounts are taken off one mount point: each start after a crash may have left one. */
 const MAX_DEAD_MOUNTS = 16;
-
-export type Liveness = 'live' | 'dead';
-
-/**
- * Whether a mount of tmaxfs still has its daemon. Asks by statfs(2), which the kernel always passes on: it may answer
- * stat(2) out of its cache long after the daemon has gone. Where a live daemon does not answer within the limit, a thread
- * of this process goes on waiting for it, and only `exitNow` of libc.ts ends the process without it.
- */
-export async function livenessOf(mountpoint: string): Promise<Liveness> {
-  const answer = statfs(mountpoint).then(
-    (): Liveness => 'live',
-    (error): Liveness => (systemErrorCode(error) === 'ENOTCONN' ? 'dead' : 'live'),
-  );
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<Liveness>((resolve) => {
-    timer = setTimeout(resolve, LIVENESS_LIMIT_MS, 'live');
-  });
-  return Promise.race([answer, limit]).finally(() => clearTimeout(timer));
-}
 
 /**
  * Looks whether `mountpoint` (absolute) can be mounted on, and changes nothing: it may carry a dead mount of tmaxfs, to be
@@ -50,7 +27,7 @@ export async function checkMountpoint(mountpoint: string): Promise<'free' | 'dea
       `${mountpoint} is a mount of ${existing.type} (${existing.source}); choose another directory`,
     );
   }
-  if ((await livenessOf(mountpoint)) === 'dead') return 'dead';
+  if ((await livenessOf(existing)) === 'dead') return 'dead';
   throw refusal(
     'EBUSY',
     `${mountpoint} is already served by a running tmaxfs (${existing.source}); unmount it first (tmaxfs unmount ${mountpoint}) or choose another directory`,
@@ -62,10 +39,21 @@ export async function checkMountpoint(mountpoint: string): Promise<'free' | 'dea
  * and never one of another kind. Errors: those of `checkMountpoint`.
  */
 export async function prepareMountpoint(mountpoint: string, log: Logger): Promise<void> {
-  for (let attempt = 0; attempt < MAX_DEAD_MOUNTS; attempt += 1) {
-    if ((await checkMountpoint(mountpoint)) === 'free') return;
-    await unmount(mountpoint, { lazy: true });
+  if ((await takeAwayDeadMounts(mountpoint)) > 0) {
     log.warn({ mountpoint }, 'took away the dead mount of a tmaxfs that has ended without unmounting');
+  }
+  await checkMountpoint(mountpoint);
+}
+
+/**
+ * Takes every dead mount of tmaxfs off `mountpoint` (absolute), down to what lives or is of another kind; returns how many.
+ * Errors: those of `unmount`; EBUSY there are more than any row of crashes leaves.
+ */
+export async function takeAwayDeadMounts(mountpoint: string): Promise<number> {
+  for (let taken = 0; taken <= MAX_DEAD_MOUNTS; taken += 1) {
+    const mount = topMountAt(mountpoint);
+    if (mount?.type !== MOUNT_TYPE || (await livenessOf(mount)) === 'live') return taken;
+    await unmount(mountpoint, { lazy: true });
   }
   throw refusal('EBUSY', `${mountpoint} carries more than ${MAX_DEAD_MOUNTS} dead mounts; unmount them (umount -l)`);
 }
