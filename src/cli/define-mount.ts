@@ -34,6 +34,12 @@ export function defineMount(tmaxfs: Command): void {
     )
     .addOption(option('--scrub <period>', 'hash every idle image once in that time, or "off"').default('30d'))
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
+    .addOption(
+      option(
+        '--start-timeout <duration>',
+        'how long a start goes on asking a Hub that does not answer (default: half a minute)',
+      ),
+    )
     .addOption(option('--connections <number>', 'connections that one image may come over').default('4'))
     .addOption(option('--max-fetches <number>', 'images fetched at one time').default('8'))
     .addOption(option('--connect-timeout <duration>', 'longest wait for a connection').default('10'))

@@ -6,7 +6,7 @@ import type { Daemon } from '../daemon/daemon.js';
 import type { OpenLog } from '../daemon/log.js';
 import { keepMemorySmall } from '../daemon/memory.js';
 import { lockMountpoint } from '../daemon/mount-lock.js';
-import { type Notify, serviceNotifier } from '../daemon/service-notification.js';
+import { ServiceReport } from '../daemon/service-report.js';
 import type { Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError, wordsOf } from '../errors.js';
 import { checkMountpoint } from '../fuse/mounts.js';
@@ -29,6 +29,7 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
   // Nobody would know of a mount whose starter has gone before it was there.
   process.once('disconnect', callOff);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, callOff);
+  const service = new ServiceReport(process.env);
   let output: OpenLog | undefined;
   try {
     const lock = lockMountpoint(settings.mountpoint, process.env);
@@ -36,14 +37,18 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
     try {
       // Nothing is logged of a mount point that was misspelt, or that somebody else serves.
       await checkMountpoint(settings.mountpoint);
-      output = await openLog(settings, logFile);
+      output = await openLog(settings, logFile, (words) => {
+        service.waitsFor(words);
+        void reportStart({ kind: 'progress', words });
+      });
+      service.logTo(output.log);
       endOnCrash(output);
       daemon = await start(settings, output, logFile, starting.signal);
     } finally {
       lock.release();
     }
     process.off('disconnect', callOff);
-    await serveUntilEnd(daemon, output, starting.signal);
+    await serveUntilEnd(daemon, output, service, starting.signal);
   } catch (error) {
     if (starting.signal.aborted) {
       // It has done as it was told.
@@ -51,6 +56,7 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
       return;
     }
     output?.log.fatal({ reason: messageOf(error) }, 'tmaxfs could not start');
+    service.failed(wordsOf(error));
     await reportStart({ kind: 'failed', reason: wordsOf(error) });
     process.exitCode = EXIT_FAILED;
     const isSaid = process.send !== undefined || (output !== undefined && logFile === undefined);
@@ -61,9 +67,12 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
   }
 }
 
-async function openLog({ logLevel }: Settings, logFile: string | undefined): Promise<OpenLog> {
+async function openLog(
+  { logLevel }: Settings,
+  logFile: string | undefined,
+  onWarning: (words: string) => void,
+): Promise<OpenLog> {
   const { fileLog, standardLog } = await import('../daemon/log.js');
-  const onWarning = (words: string) => void reportStart({ kind: 'progress', words });
   return logFile === undefined ? standardLog(logLevel, onWarning) : fileLog(logLevel, logFile, onWarning);
 }
 
@@ -86,8 +95,12 @@ async function start(
   return Promise.race([Daemon.start(settings, log, { environment: process.env, logFile, signal }), calledOff()]);
 }
 
-async function serveUntilEnd(daemon: Daemon, { log }: OpenLog, calledOff: AbortSignal): Promise<void> {
-  const notify = tolerant(serviceNotifier(process.env), log);
+async function serveUntilEnd(
+  daemon: Daemon,
+  { log }: OpenLog,
+  service: ServiceReport,
+  calledOff: AbortSignal,
+): Promise<void> {
   // The working directory of a daemon would keep its file system busy.
   process.chdir('/');
   process.on('SIGHUP', () => {
@@ -96,31 +109,20 @@ async function serveUntilEnd(daemon: Daemon, { log }: OpenLog, calledOff: AbortS
   });
   const stop = () => {
     log.info('asked to stop');
-    notify({ stopping: true, status: 'unmounting' });
+    service.stopping();
     daemon.stop();
   };
   if (calledOff.aborted) stop();
   else {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
-    const summary = daemon.summary();
-    notify({ ready: true, status: summary });
-    await reportStart({ kind: 'ready', summary });
+    service.ready(() => daemon.activity());
+    await reportStart({ kind: 'ready', summary: daemon.summary() });
     if (process.connected) process.disconnect();
   }
   await daemon.ending;
+  service.end();
   endWithin(CLOSE_LIMIT_MS);
   await daemon.ended;
-}
-
-/** A service manager that can't be told is no reason to leave a mount without its daemon. */
-function tolerant(notify: Notify, log: OpenLog['log']): Notify {
-  return (state) => {
-    try {
-      notify(state);
-    } catch (error) {
-      log.error({ reason: messageOf(error) }, 'the service manager could not be told');
-    }
-  };
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Keeps the tree at the commit that the revision stands for: looks when it is asked to, and from time to time if it is to
- * follow. A new catalog is shown as a whole, or not at all: whatever goes wrong on the way, the one that is shown stays.
+ * Keeps the tree at the commit that the revision stands for: looks when it is asked to, from time to time if it is to
+ * follow, and once more after a start that had no answer, as soon as there is one. A new catalog is shown as a whole, or not at all: whatever goes wrong on the way, the one that is shown stays.
  */
 
 import type { Logger } from 'pino';
@@ -19,8 +19,13 @@ export interface CatalogFollowerOptions {
   readonly show: (catalog: Catalog) => void;
   /** From the end of one look to the next; undefined: only when asked. */
   readonly intervalMs: number | undefined;
+  /** From one look to the next after a start that nobody answered. */
+  readonly catchUpMs?: number;
   readonly log: Logger;
 }
+
+/** A Hub that could not be reached at the start is asked this often until it answers. */
+const CATCH_UP_MS = 60_000;
 
 export interface FollowReport {
   readonly intervalSeconds: number | null;
@@ -40,6 +45,8 @@ export class CatalogFollower {
   #checkedAt: string | null = null;
   #changedAt: string | null = null;
   #failure: FollowReport['failure'] = null;
+  /** The revision was not resolved at the start, for want of an answer. */
+  #isUnresolved = false;
 
   constructor(options: CatalogFollowerOptions) {
     this.#options = options;
@@ -47,6 +54,7 @@ export class CatalogFollower {
     if (options.failure !== undefined) {
       this.#checkedAt = new Date().toISOString();
       this.#failure = { at: this.#checkedAt, ...options.failure };
+      this.#isUnresolved = options.failure.errno === 'EHOSTUNREACH';
     }
     this.#schedule();
   }
@@ -92,6 +100,7 @@ export class CatalogFollower {
       const catalog = await load(this.#catalog, this.#closing.signal);
       this.#checkedAt = new Date().toISOString();
       this.#failure = null;
+      this.#isUnresolved = false;
       if (catalog === this.#catalog) return catalog;
       const { repository, commit } = catalog;
       show(catalog);
@@ -103,6 +112,8 @@ export class CatalogFollower {
       if (this.#closing.signal.aborted) throw thrown;
       const { errno } = toTmaxError(thrown, 'catalog');
       const message = messageOf(thrown);
+      // Whatever else is wrong, it was answered: asking again would bring the same.
+      this.#isUnresolved &&= errno === 'EHOSTUNREACH';
       this.#checkedAt = new Date().toISOString();
       this.#failure = { at: this.#checkedAt, errno, message };
       log.error(
@@ -114,9 +125,10 @@ export class CatalogFollower {
   }
 
   #schedule(): void {
-    const { intervalMs } = this.#options;
+    const { intervalMs = Number.POSITIVE_INFINITY, catchUpMs = CATCH_UP_MS } = this.#options;
     this.#timer?.cancel();
-    if (intervalMs === undefined || this.#closing.signal.aborted) return;
-    this.#timer = startLongTimer(() => this.reloadQuietly(), intervalMs, { ref: false });
+    const waitMs = this.#isUnresolved ? Math.min(catchUpMs, intervalMs) : intervalMs;
+    if (waitMs === Number.POSITIVE_INFINITY || this.#closing.signal.aborted) return;
+    this.#timer = startLongTimer(() => this.reloadQuietly(), waitMs, { ref: false });
   }
 }

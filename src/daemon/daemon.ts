@@ -25,6 +25,7 @@ import type { Source } from '../sources/source.js';
 import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { daemonActions } from './actions.js';
+import { describeActivity } from './activity.js';
 import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower.js';
 import { Closers } from './closers.js';
 import { controlGroup } from './control-group.js';
@@ -35,6 +36,7 @@ import { hubSettings } from './hub-settings.js';
 import { collectGarbage } from './memory.js';
 import { Measurements, measuredOpens, measuredProver, measuredSource } from './metrics/measurements.js';
 import { WebServer } from './metrics/web-server.js';
+import { loadPatiently } from './patient-start.js';
 import {
   CONTROL_ATTRIBUTE,
   type Environment,
@@ -85,6 +87,7 @@ export class Daemon {
   readonly #mount: MountHandle;
   readonly #log: Logger;
   readonly #warnings: readonly string[];
+  readonly #activity: () => string;
   readonly #stop = new AbortController();
 
   private constructor(
@@ -94,12 +97,14 @@ export class Daemon {
     log: Logger,
     closers: Closers,
     warnings: readonly string[],
+    activity: () => string,
   ) {
     this.#settings = settings;
     this.#follower = follower;
     this.#mount = mount;
     this.#log = log;
     this.#warnings = warnings;
+    this.#activity = activity;
     // Where someone else ended it (umount, an aborted connection), what is left of it in the tree is cleared.
     this.ending = Promise.race([mount.ended, once(this.#stop.signal, 'abort')]).then(() => this.#unmount());
     this.ended = this.ending.then(async () => {
@@ -112,8 +117,8 @@ export class Daemon {
   static async start(settings: Settings, log: Logger, options: DaemonOptions): Promise<Daemon> {
     const closers = new Closers(log);
     try {
-      return await startDaemon(settings, log, options, closers, (follower, mount, warnings) => {
-        return new Daemon(settings, follower, mount, log, closers, warnings);
+      return await startDaemon(settings, log, options, closers, (follower, mount, warnings, activity) => {
+        return new Daemon(settings, follower, mount, log, closers, warnings, activity);
       });
     } catch (error) {
       await closers.close();
@@ -148,6 +153,11 @@ export class Daemon {
     return [...lines, ...this.#warnings.map((words) => `warning: ${words}`)].join('\n');
   }
 
+  /** One line on what it has and does now. */
+  activity(): string {
+    return this.#activity();
+  }
+
   async #unmount(): Promise<void> {
     const drainTimeoutMs = this.#mount.passthrough ? PASSTHROUGH_DRAIN_TIMEOUT_MS : RELAYED_DRAIN_TIMEOUT_MS;
     try {
@@ -167,7 +177,12 @@ async function startDaemon(
   log: Logger,
   { environment, logFile, signal }: DaemonOptions,
   closers: Closers,
-  create: (follower: CatalogFollower, mount: MountHandle, warnings: readonly string[]) => Daemon,
+  create: (
+    follower: CatalogFollower,
+    mount: MountHandle,
+    warnings: readonly string[],
+    activity: () => string,
+  ) => Daemon,
 ): Promise<Daemon> {
   const startedAt = new Date();
   logSettings(settings, log);
@@ -199,7 +214,11 @@ async function startDaemon(
     outdated = failure;
   };
   const [catalog, blobs] = await Promise.all([
-    loadCatalog({ ...place, signal, onOutdated }),
+    loadPatiently(() => loadCatalog({ ...place, signal, onOutdated }), {
+      timeoutMs: settings.startTimeoutMs,
+      signal,
+      log,
+    }),
     BlobCache.open({
       store,
       limits: space.limits,
@@ -280,7 +299,14 @@ async function startDaemon(
   );
   const tooLarge = imagesThatCannotFit(catalog, space.limits, settings);
   if (tooLarge !== undefined) log.warn(tooLarge);
-  return create(follower, mount, tooLarge === undefined ? [] : [tooLarge]);
+  const activity = () =>
+    describeActivity({
+      catalog: follower.catalog,
+      follow: follower.report(),
+      blobs: blobs.statistics(),
+      waitingOpens: fileSystem.waitingOpens.length,
+    });
+  return create(follower, mount, tooLarge === undefined ? [] : [tooLarge], activity);
 }
 
 /** Errors: EINTR. */

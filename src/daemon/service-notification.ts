@@ -5,17 +5,27 @@
 
 import { messageOf, TmaxError } from '../errors.js';
 import { sendDatagram } from '../libc.js';
+import type { Environment } from './runtime-directory.js';
 
-export type Notify = (state: { readonly ready?: true; readonly stopping?: true; readonly status?: string }) => void;
+export interface ServiceState {
+  readonly ready?: true;
+  readonly stopping?: true;
+  /** The process is alive: to be said more often than the watchdog's interval. */
+  readonly alive?: true;
+  readonly status?: string;
+}
+
+export type Notify = (state: ServiceState) => void;
 
 /** Errors of the returned function: EIO where the socket is named and can't be reached. */
-export function serviceNotifier(environment: Readonly<Record<string, string | undefined>>): Notify {
+export function serviceNotifier(environment: Environment): Notify {
   const socket = environment['NOTIFY_SOCKET'];
   if (socket === undefined || socket === '') return () => undefined;
-  return ({ ready, stopping, status }) => {
+  return ({ ready, stopping, alive, status }) => {
     const lines = [];
     if (ready) lines.push('READY=1');
     if (stopping) lines.push('STOPPING=1');
+    if (alive) lines.push('WATCHDOG=1');
     // A line feed would start another variable.
     if (status !== undefined) lines.push(`STATUS=${status.replaceAll('\n', ' ')}`);
     try {
@@ -28,4 +38,14 @@ export function serviceNotifier(environment: Readonly<Record<string, string | un
       });
     }
   };
+}
+
+/**
+ * Within what time systemd wants a sign of life of this process (sd_watchdog_enabled(3)); undefined: it does not. The
+ * variables are inherited: they are meant for the process that they name.
+ */
+export function watchdogMs(environment: Environment, pid: number): number | undefined {
+  const { WATCHDOG_USEC: microseconds = '', WATCHDOG_PID: named } = environment;
+  if (named !== undefined && named !== String(pid)) return undefined;
+  return /^[1-9]\d{0,15}$/.test(microseconds) ? Number(microseconds) / 1000 : undefined;
 }

@@ -26,6 +26,7 @@ export interface MountWords {
   readonly arch: string;
   readonly scrub: string;
   readonly openTimeout: string;
+  readonly startTimeout?: string | undefined;
   readonly connections: string;
   readonly maxFetches: string;
   readonly connectTimeout: string;
@@ -58,6 +59,8 @@ export interface Settings {
   /** Within what time every idle blob is hashed once; undefined: never. */
   readonly scrubPeriodMs: number | undefined;
   readonly openTimeoutMs: number;
+  /** How long a start goes on asking a Hub that does not answer; undefined: once through the retries of a request. */
+  readonly startTimeoutMs: number | undefined;
   /** That one blob may take. */
   readonly connections: number;
   /** Blobs fetched at one time. */
@@ -134,6 +137,8 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     architectures: oneOf(words.arch, SERVED_ARCHITECTURES, '--arch'),
     scrubPeriodMs: words.scrub === 'off' ? undefined : named('--scrub', parsePeriodMs, words.scrub),
     openTimeoutMs: named('--open-timeout', parsePeriodMs, words.openTimeout),
+    startTimeoutMs:
+      words.startTimeout === undefined ? undefined : named('--start-timeout', parsePeriodMs, words.startTimeout),
     connections: parseCount(words.connections, '--connections', MAX_CONNECTIONS),
     maxFetches: parseCount(words.maxFetches, '--max-fetches', MAX_FETCHES),
     connectTimeoutMs: named('--connect-timeout', parseDurationMs, words.connectTimeout),

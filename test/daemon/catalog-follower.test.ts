@@ -13,13 +13,18 @@ function catalogOf(digit: string): Catalog {
 const FIRST = catalogOf('1');
 const SECOND = catalogOf('2');
 
-function follow(load: CatalogFollowerOptions['load'], intervalMs?: number) {
+function follow(
+  load: CatalogFollowerOptions['load'],
+  intervalMs?: number,
+  more: Pick<CatalogFollowerOptions, 'failure' | 'catchUpMs'> = {},
+) {
   const shown: string[] = [];
   const follower = new CatalogFollower({
     catalog: FIRST,
     load,
     show: ({ commit }) => shown.push(commit),
     intervalMs,
+    ...more,
     log: pino({ level: 'silent' }),
   });
   return { follower, shown };
@@ -84,6 +89,46 @@ test('one that follows looks by itself, again and again, also after a failure', 
   await new Promise((resolve) => setTimeout(resolve, 20));
   t.is(looks, after, 'closing ends it');
 });
+
+test('a start that had no answer is made up for as soon as there is one, and then it is left at that', async (t) => {
+  let looks = 0;
+  let seen = () => {};
+  const caughtUp = new Promise<void>((resolve) => {
+    seen = resolve;
+  });
+  const load = async (current: Catalog): Promise<Catalog> => {
+    looks += 1;
+    if (looks === 1) throw new TmaxError('EHOSTUNREACH', 'still no answer');
+    seen();
+    return looks === 2 ? SECOND : current;
+  };
+  const failure = { errno: 'EHOSTUNREACH', message: 'no answer' };
+  const { follower, shown } = follow(load, undefined, { failure, catchUpMs: 1 });
+  const alive = setInterval(() => {}, 1000);
+  await caughtUp;
+  clearInterval(alive);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  t.is(looks, 2);
+  t.deepEqual(shown, [SECOND.commit]);
+  t.is(follower.report().failure, null);
+});
+
+for (const errno of ['EBADMSG', 'EACCES'] as const) {
+  test(`after a start that was answered (${errno}) nobody is asked unasked`, async (t) => {
+    let looks = 0;
+    const failure = { errno, message: 'no' };
+    follow(
+      async (current) => {
+        looks += 1;
+        return current;
+      },
+      undefined,
+      { failure, catchUpMs: 1 },
+    );
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    t.is(looks, 0);
+  });
+}
 
 test('closing calls off a look that is under way', async (t) => {
   const { follower, shown } = follow(

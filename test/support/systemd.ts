@@ -2,10 +2,10 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import { type CommandResult, resultOf } from './command.js';
 import { packagePath, packageRoot } from './paths.js';
+import type { Lifetime } from './temporary.js';
 
 const TREE = process.env['SYSTEMD_ROOT'] ?? '/var/cache/tmaxfs-systemd-root';
 const BOOT_TIMEOUT_MS = 60_000;
@@ -16,13 +16,16 @@ const POLL_MS = 100;
 /** Whether the tree has been built. Tests that need it are skipped where not, and `.ci/run` takes that for a failure. */
 export const hasSystemd = existsSync(`${TREE}/.tmaxfs-complete`);
 
+/** As `hasSystemd`, for the tests that need Slurm too. */
+export const hasSlurm = hasSystemd && existsSync(`${TREE}/usr/sbin/slurmd`);
+
 export interface BootedSystem {
   /** Runs a shell script inside, as root. */
   run(script: string): Promise<CommandResult>;
 }
 
 /** Boots the tree, unchanged by what happens in it; powered off with the test. Throws where it does not come up. */
-export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
+export async function bootSystemd(t: Lifetime): Promise<BootedSystem> {
   const container = execa(
     'systemd-nspawn',
     [
@@ -30,8 +33,10 @@ export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
       // Changes live in memory and end with the container.
       '--volatile=overlay',
       '--bind=/dev/fuse',
+      '--bind=/dev/autofs',
       `--bind-ro=${packageRoot}:/opt/tmaxfs`,
       `--bind-ro=${packagePath('systemd', 'tmaxfs@.service')}:/etc/systemd/system/tmaxfs@.service`,
+      `--bind-ro=${packagePath('systemd', 'user', 'tmaxfs@.service')}:/etc/systemd/user/tmaxfs@.service`,
     ],
     { reject: false, stdin: 'ignore', cleanup: true },
   );
@@ -41,6 +46,9 @@ export async function bootSystemd(t: ExecutionContext): Promise<BootedSystem> {
       execa('nsenter', ['--target', String(leader), '--all', '/bin/sh', '-c', script], {
         reject: false,
         timeout: COMMAND_TIMEOUT_MS,
+        // This machine's variables mean nothing in there.
+        env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root' },
+        extendEnv: false,
       }),
     );
   t.teardown(async () => {
