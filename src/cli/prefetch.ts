@@ -1,13 +1,12 @@
 /** `tmaxfs prefetch`: has a daemon fetch many images ahead, and shows how far it is. Ending the command ends the fetching. */
 
-import { readFileSync } from 'node:fs';
-import { text } from 'node:stream/consumers';
 import { SingleBar } from 'cli-progress';
 import * as v from 'valibot';
 import { formatBytes } from '../daemon/amount.js';
 import { commandDaemon } from '../daemon/control-client.js';
-import { messageOf, TmaxError } from '../errors.js';
+import { TmaxError } from '../errors.js';
 import { chooseMount } from './choose-mount.js';
+import { readTaskList } from './task-list.js';
 
 /** How often a line is written where nobody watches a terminal. */
 const LINE_INTERVAL_MS = 10_000;
@@ -42,7 +41,7 @@ export async function prefetchCommand(named: string | undefined, options: Prefet
     });
   }
   const mountpoint = chooseMount(named);
-  const tasks = file === undefined ? undefined : tasksOf(await readTasks(file));
+  const tasks = file === undefined ? undefined : await readTaskList(file);
   const controller = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => controller.abort());
   const display = process.stderr.isTTY ? new Bar() : new Lines();
@@ -69,22 +68,6 @@ export async function prefetchCommand(named: string | undefined, options: Prefet
     const words = 'ended before all was there; what has arrived stays: run it again to go on';
     throw new TmaxError('EINTR', words, { cause: error, source: 'cli' });
   }
-}
-
-async function readTasks(file: string): Promise<string> {
-  try {
-    return file === '-' ? await text(process.stdin) : readFileSync(file, 'utf8');
-  } catch (cause) {
-    throw new TmaxError('EINVAL', `the list of tasks can't be read: ${messageOf(cause)}`, { cause, source: 'cli' });
-  }
-}
-
-/** One a line; what follows a "#" is a comment. */
-function tasksOf(list: string): string[] {
-  return list
-    .split('\n')
-    .map((line) => line.replace(/#.*/, '').trim())
-    .filter((line) => line !== '');
 }
 
 /** On a terminal: a bar that is drawn over and over. */

@@ -9,7 +9,7 @@ import type { RequestState } from '../sources/rate-governor.js';
 import { version } from '../version.js';
 import type { CatalogFollower } from './catalog-follower.js';
 import { type Documents, TextDocument } from './control-server.js';
-import { type Coverage, countCoverage } from './coverage.js';
+import { type CoverageDocument, countPool, countTasks, listTasks } from './coverage.js';
 import type { DiskSpace } from './disk-space.js';
 import { Exposition } from './metrics/exposition.js';
 import type { MetricParts } from './metrics/families.js';
@@ -48,7 +48,7 @@ export function daemonDocuments(parts: DaemonParts): {
   return {
     documents: {
       '/status': () => statusOf(parts),
-      '/coverage': (query) => coverageOf(parts, query.get('variant') ?? undefined),
+      '/coverage': (query) => coverageOf(parts, query.get('variant') ?? undefined, query.has('tasks')),
       '/metrics': async () => {
         const { contentType, text } = await exposition.scrape();
         return new TextDocument(contentType, text);
@@ -81,14 +81,27 @@ async function statusOf(parts: DaemonParts): Promise<Status> {
   });
 }
 
-async function coverageOf({ follower, blobs }: DaemonParts, variant: string | undefined): Promise<Coverage> {
+/** Of all variants or one; with every task where `withTasks`. */
+async function coverageOf(
+  { follower, blobs }: DaemonParts,
+  variant: string | undefined,
+  withTasks: boolean,
+): Promise<CoverageDocument> {
   const onDisk = await blobs.onDisk();
   const { catalog } = follower;
-  const refusals = blobs
-    .statistics()
-    .quarantine.filter(({ cause, commit }) => cause === 'image' && commit === catalog.commit)
-    .map(({ sha256, reason }): [string, string] => [sha256, reason]);
-  return countCoverage(catalog, onDisk, new Map(refusals), variant);
+  const refusals = blobs.statistics().quarantine.map(({ sha256, cause, commit, reason }) => {
+    return [sha256, { reason, isFinal: cause === 'image' && commit === catalog.commit }] as const;
+  });
+  const tasks = listTasks(catalog, onDisk, new Map(refusals), variant);
+  const counted =
+    variant === undefined
+      ? countPool(catalog, tasks)
+      : countTasks(
+          catalog,
+          tasks,
+          [variant].filter((name) => catalog.variants.has(name)),
+        );
+  return withTasks ? { ...counted, tasks } : counted;
 }
 
 function metricParts(parts: DaemonParts): MetricParts {

@@ -1,4 +1,4 @@
-/** What blobs are called in the tree, for people: they know tasks, not paths and digests. */
+/** What blobs are called in the tree, for people: they know tasks, not paths and digests. And how people name tasks. */
 
 import type { Catalog } from '../catalog/catalog.js';
 
@@ -19,4 +19,13 @@ export function taskNames(
     }
   }
   return (sha256) => names.get(sha256) ?? [];
+}
+
+/** A name from a list of tasks: `task`, `variant/task` or a path that ends so, with or without `.sif`. */
+export function parseTaskName(name: string): { readonly variant: string | undefined; readonly task: string } {
+  const [task = '', variant] = name
+    .replace(/\.sif$/, '')
+    .split('/')
+    .reverse();
+  return { variant, task };
 }

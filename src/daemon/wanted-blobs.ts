@@ -4,6 +4,7 @@ import * as v from 'valibot';
 import type { WantedBlob } from '../blobs/prefetch.js';
 import type { Catalog, Variant } from '../catalog/catalog.js';
 import { TmaxError } from '../errors.js';
+import { parseTaskName } from './task-names.js';
 
 /** What a client posts. */
 export const selectionShape = v.object({
@@ -47,10 +48,7 @@ export function wantedBlobs(catalog: Catalog, { variant: only, tasks }: Selectio
     }
   }
   for (const name of tasks ?? []) {
-    const [task = '', named] = name
-      .replace(/\.sif$/, '')
-      .split('/')
-      .reverse();
+    const { variant: named, task } = parseTaskName(name);
     const among = variants.filter((variant) => named === undefined || variant.name === named);
     const found = among.map((variant) => want(variant, task)).some(Boolean);
     if (!found) unknown.push({ name, reason: 'no such task in the pool at this commit' });
