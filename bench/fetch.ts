@@ -78,6 +78,40 @@ export const coldOpen: Bench = {
   },
 };
 
+/** Four of them fill what a node of a cluster gets from the Hub, and leave the cores free, as on such a node. */
+const NETWORK_BYTES_PER_SECOND = 25e6;
+
+export const deepOpen: Bench = {
+  name: 'deep-open',
+  description: 'an image of 550 MB over 4 connections of 25 MB/s, proven at each level while it comes',
+  maxRounds: 3,
+  setup: async () => {
+    const lifetime = new BenchLifetime();
+    const storage = dirname(largeImage().path);
+    const image = await describeFile(largeImage().path, `images/${basename(largeImage().path)}`);
+    const mounted = async (level: string): Promise<Contestant> => {
+      const { pool } = await startNginxPool(lifetime, storage, {
+        files: [image],
+        tasks: { v: { t: image.path } },
+        args: ['--verify', level],
+        bytesPerSecond: NETWORK_BYTES_PER_SECOND,
+      });
+      const run = async () => {
+        await forget(pool);
+        return { seconds: await timed(() => execa('head', ['-c', '1', pool.path('v/t.sif')])) };
+      };
+      return { name: level, run };
+    };
+    const contestants = [await mounted('header'), await mounted('structure'), await mounted('deep')];
+    return {
+      subject: { bytes: image.sizeBytes },
+      contestants,
+      goals: ['structure', 'deep'].map((contestant) => ({ contestant, reference: 'header', atMost: 1.1 })),
+      teardown: () => lifetime.end(),
+    };
+  },
+};
+
 const BURST_IMAGES = 256;
 const BURST_BYTES = 50_000_000;
 const STAT_PAUSE_MS = 2;
@@ -222,4 +256,4 @@ export const start: Bench = {
   },
 };
 
-export const fetchBenches: readonly Bench[] = [coldOpen, burst, start];
+export const fetchBenches: readonly Bench[] = [coldOpen, deepOpen, burst, start];

@@ -20,7 +20,10 @@ export interface NginxPool {
 export async function startNginxPool(
   lifetime: Lifetime,
   storage: string,
-  options: Pick<MountedPoolOptions, 'files' | 'tasks' | 'args'>,
+  options: Pick<MountedPoolOptions, 'files' | 'tasks' | 'args'> & {
+    /** Of each connection to the CDN; without it as fast as it goes. */
+    readonly bytesPerSecond?: number;
+  },
 ): Promise<NginxPool> {
   const port = await freePort();
   const env = { HF_ENDPOINT: `http://127.0.0.1:${port}/mirror` };
@@ -37,6 +40,7 @@ export async function startNginxPool(
     server {
       listen 127.0.0.3:${port};
       root ${storage};
+      limit_rate ${options.bytesPerSecond ?? 0};
       # The name of a file stands in the query of its signed URL alone.
       if ($args ~ "filename%3D%22([^%]+)%22") { set $name $1; }
       location /repos/ { rewrite ^ /$name? break; }
