@@ -1,6 +1,5 @@
 /** The group that may give orders to a daemon besides who mounted. */
 
-import { execa } from 'execa';
 import { messageOf, TmaxError } from '../errors.js';
 
 /** A directory service may be asked over the network. */
@@ -18,6 +17,8 @@ export async function controlGroup(named: string): Promise<number> {
     if (Number(named) <= MAX_GID) return Number(named);
     throw unusable(`${named} is no group`);
   }
+  // Loaded here: a start is to be quick, and most have no such group.
+  const { execa } = await import('execa');
   const { exitCode, stdout, failed, cause } = await execa('getent', ['group', '--', named], {
     reject: false,
     timeout: LOOKUP_TIMEOUT_MS,
