@@ -3,12 +3,13 @@
  * cli > doctor > daemon > filesystem > {catalog, blobs}; blobs > {sources, verify}; fuse knows only filesystem/contract.
  */
 const below = {
-  cli: ['doctor', 'daemon', 'demo', 'filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
+  cli: ['datasets', 'doctor', 'daemon', 'demo', 'filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
   doctor: ['daemon', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
   daemon: ['filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
   filesystem: ['catalog', 'blobs'],
   blobs: ['sources', 'verify'],
   catalog: ['sources'],
+  datasets: [],
   sources: [],
   verify: [],
   fuse: [],

@@ -7,6 +7,7 @@ import { Command, CommanderError } from 'commander';
 import { TmaxError, wordsOf } from '../errors.js';
 import { version } from '../version.js';
 import { defineCache } from './define-cache.js';
+import { defineDatasets } from './define-datasets.js';
 import { defineDiagnosis } from './define-diagnosis.js';
 import { defineImages } from './define-images.js';
 import { defineMount } from './define-mount.js';
@@ -50,6 +51,7 @@ function program(): Command {
   defineImages(tmaxfs);
   defineCache(tmaxfs);
   defineDiagnosis(tmaxfs);
+  defineDatasets(tmaxfs);
   tmaxfs
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')
