@@ -2,7 +2,7 @@
 
 import type { Command } from 'commander';
 
-/** Adds `doctor` and `probe`. After `mount`, whose options it takes. */
+/** Adds `doctor`, `probe` and `bugreport`. After `mount`, whose options it takes. */
 export function defineDiagnosis(tmaxfs: Command): void {
   withMountOptions(
     tmaxfs,
@@ -24,6 +24,17 @@ export function defineDiagnosis(tmaxfs: Command): void {
     .action(async (mountpoint: string | undefined, task: string | undefined, options) =>
       (await import('./probe.js')).probeCommand(mountpoint, task, options),
     );
+
+  withMountOptions(
+    tmaxfs,
+    tmaxfs
+      .command('bugreport')
+      .description('one text file for whoever helps, without secrets; takes the words of mount')
+      .argument('[mountpoint]', 'default: all mounts')
+      .option('--output <file>', 'default: tmaxfs-bugreport-HOST-TIME.txt here; "-" for standard output'),
+  ).action(async (mountpoint: string | undefined, options) =>
+    (await import('./bugreport.js')).bugreportCommand(mountpoint, options),
+  );
 }
 
 /** So that it looks with the eyes of a daemon that would be started with the same words and variables. */

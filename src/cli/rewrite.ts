@@ -6,13 +6,13 @@
 import { open } from 'node:fs/promises';
 import { isAbsolute, resolve } from 'node:path';
 import { rewriteJsonLines } from '../datasets/json-lines.js';
-import { OutputFile } from '../datasets/output-file.js';
 import { rewriteParquet } from '../datasets/parquet.js';
 import { MAGIC } from '../datasets/parquet-footer.js';
 import { parseColumn, type RewriteResult } from '../datasets/rows.js';
 import { taskColumns, taskDecision } from '../datasets/task-of-row.js';
 import { messageOf, TmaxError } from '../errors.js';
 import { MOUNT_TYPE, topMountAt } from '../fuse/mount-table.js';
+import { OutputFile } from '../output-file.js';
 import { chooseMount } from './choose-mount.js';
 import { MountedVariant } from './mounted-variant.js';
 import { printable } from './table.js';
@@ -43,7 +43,7 @@ export async function rewriteCommand(input: string, options: RewriteOptions): Pr
   const isParquet = await hasMagic(input);
   const tasks = await MountedVariant.open(mountpoint, mount === undefined ? mountpoint : resolve(mount), variant);
   const decide = taskDecision(tasks, column, taskColumn);
-  const file = await OutputFile.create(output, input);
+  const file = await OutputFile.create(output, { input });
   try {
     const write = (bytes: Buffer) => file.write(bytes);
     const result = isParquet

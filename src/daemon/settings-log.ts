@@ -6,18 +6,19 @@ import type { Settings } from './settings.js';
 
 /** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
 export function logSettings(settings: Settings, log: Logger): void {
-  const { token, proxy, ...shown } = settings;
   log.info(
-    {
-      version,
-      settings: {
-        ...shown,
-        proxy: { ...withoutSecrets(proxy) },
-        token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
-      },
-    },
+    { version, settings: shownSettings(settings) },
     `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}`,
   );
+}
+
+/** Settings as they may be shown to anyone: of a token where it comes from, of a proxy where it leads. */
+export function shownSettings({ token, proxy, ...shown }: Settings): Record<string, unknown> {
+  return {
+    ...shown,
+    proxy: withoutSecrets(proxy),
+    token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
+  };
 }
 
 /** A proxy's address may hold a password, wherever it stands: only what is known to be none is shown. */

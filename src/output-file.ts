@@ -4,11 +4,17 @@ import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { type FileHandle, open, realpath, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
+import { messageOf, systemErrorCode, TmaxError } from './errors.js';
 
 const DEFAULT_MODE = 0o666;
 /** Who ends the command shall find no half of a file. */
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+export interface OutputOptions {
+  readonly input?: string;
+  /** Default: what the user's umask makes of 0666. */
+  readonly mode?: number;
+}
 
 export class OutputFile {
   readonly #path: string;
@@ -28,11 +34,15 @@ export class OutputFile {
     for (const signal of SIGNALS) process.on(signal, this.#onSignal);
   }
 
-  /** Errors: EINVAL it is the input, under whatever name, or no file; EACCES it can't be written. */
-  static async create(output: string, input: string): Promise<OutputFile> {
+  /**
+   * `input`: a file that it must not be. Errors: EINVAL it is the input, under whatever name, or no file; EACCES it can't be
+   * written.
+   */
+  static async create(output: string, { input, mode = DEFAULT_MODE }: OutputOptions = {}): Promise<OutputFile> {
     const path = await realPath(resolve(output));
-    const [existing, read] = await Promise.all([stat(path).catch(() => undefined), stat(input)]);
-    if (existing !== undefined && existing.dev === read.dev && existing.ino === read.ino) {
+    const existing = await stat(path).catch(() => undefined);
+    const read = input === undefined ? undefined : await stat(input);
+    if (existing !== undefined && existing.dev === read?.dev && existing.ino === read.ino) {
       throw new TmaxError('EINVAL', `${output} is the input itself; name another file with --output`, {
         source: 'cli',
       });
@@ -42,10 +52,10 @@ export class OutputFile {
     }
     const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}`);
     try {
-      return new OutputFile(path, temporary, await open(temporary, 'wx', DEFAULT_MODE));
+      return new OutputFile(path, temporary, await open(temporary, 'wx', mode));
     } catch (cause) {
       const message = `${output} can't be written (${systemErrorCode(cause) ?? messageOf(cause)}); name another file with --output`;
-      throw new TmaxError('EACCES', message, { cause, source: 'dataset' });
+      throw new TmaxError('EACCES', message, { cause, source: 'output' });
     }
   }
 
