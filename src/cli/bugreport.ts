@@ -16,8 +16,12 @@ import { printable } from './table.js';
 export type BugreportOptions = Omit<DoctorOptions, 'json'> & { readonly output?: string };
 
 /** Errors: EINVAL as `doctor`; EACCES, ENOSPC the file can't be written. */
-export async function bugreportCommand(mountpoint: string | undefined, options: BugreportOptions): Promise<void> {
-  const machine = thisMachine(mountpoint, options);
+export async function bugreportCommand(
+  mountpoint: string | undefined,
+  options: BugreportOptions,
+  knownVariables: readonly string[],
+): Promise<void> {
+  const machine = thisMachine(mountpoint, options, knownVariables);
   const token = await tokenReader({ ...machine.settings.token, value: undefined })().catch(() => undefined);
   const redact = redactor(machine.environment, token === undefined ? [] : [token]);
   const sections = await reportSections(machine, async () => describe(await diagnose(machine)));

@@ -12,7 +12,7 @@ export function defineDiagnosis(tmaxfs: Command): void {
       .argument('[mountpoint]', 'a mount, or what is to be one')
       .option('--json', 'print the document, stable and in full', false),
   ).action(async (mountpoint: string | undefined, options) =>
-    (await import('./doctor.js')).doctorCommand(mountpoint, options),
+    (await import('./doctor.js')).doctorCommand(mountpoint, options, variablesOf(tmaxfs)),
   );
 
   tmaxfs
@@ -33,7 +33,7 @@ export function defineDiagnosis(tmaxfs: Command): void {
       .argument('[mountpoint]', 'default: all mounts')
       .option('--output <file>', 'default: tmaxfs-bugreport-HOST-TIME.txt here; "-" for standard output'),
   ).action(async (mountpoint: string | undefined, options) =>
-    (await import('./bugreport.js')).bugreportCommand(mountpoint, options),
+    (await import('./bugreport.js')).bugreportCommand(mountpoint, options, variablesOf(tmaxfs)),
   );
 }
 
@@ -42,4 +42,9 @@ function withMountOptions(tmaxfs: Command, command: Command): Command {
   const mount = tmaxfs.commands.find((one) => one.name() === 'mount');
   for (const option of mount?.options ?? []) command.addOption(option);
   return command;
+}
+
+/** The twins of all options of all commands. */
+function variablesOf(tmaxfs: Command): readonly string[] {
+  return tmaxfs.commands.flatMap(({ options }) => options.flatMap(({ envVar }) => envVar ?? []));
 }

@@ -25,8 +25,12 @@ export interface Diagnosis {
 }
 
 /** Sets exit code 1 if there is an error. Errors: EINVAL a word or a variable that `mount` would refuse too. */
-export async function doctorCommand(mountpoint: string | undefined, options: DoctorOptions): Promise<void> {
-  const diagnosis = await diagnose(thisMachine(mountpoint, options));
+export async function doctorCommand(
+  mountpoint: string | undefined,
+  options: DoctorOptions,
+  knownVariables: readonly string[],
+): Promise<void> {
+  const diagnosis = await diagnose(thisMachine(mountpoint, options, knownVariables));
   process.stdout.write(options.json ? `${JSON.stringify(diagnosis, null, 2)}\n` : printable(describe(diagnosis)));
   if (!diagnosis.isSound) process.exitCode = 1;
 }
@@ -38,7 +42,11 @@ export async function diagnose(machine: Machine): Promise<Diagnosis> {
 }
 
 /** Errors: EINVAL. */
-export function thisMachine(mountpoint: string | undefined, words: Omit<MountWords, 'mountpoint'>): Machine {
+export function thisMachine(
+  mountpoint: string | undefined,
+  words: Omit<MountWords, 'mountpoint'>,
+  knownVariables: readonly string[],
+): Machine {
   const settings = readSettings({ ...words, mountpoint: mountpoint ?? '/' }, process.env);
   return {
     root: '',
@@ -47,6 +55,7 @@ export function thisMachine(mountpoint: string | undefined, words: Omit<MountWor
     kernelRelease: release(),
     nodeVersion: process.versions.node,
     settings,
+    knownVariables,
     mountpoint: mountpoint === undefined ? undefined : settings.mountpoint,
   };
 }

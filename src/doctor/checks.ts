@@ -7,7 +7,7 @@ import { hub } from './checks/hub.js';
 import { passthrough, userNamespaces } from './checks/kernel.js';
 import { mounts } from './checks/mounts.js';
 import { node, openFiles, runtimeFolder } from './checks/process.js';
-import { offline, proxies } from './checks/proxy.js';
+import { offline, proxies, variables } from './checks/proxy.js';
 import { slurm } from './checks/slurm.js';
 import { token } from './checks/token.js';
 import type { Check } from './examine.js';
@@ -25,6 +25,7 @@ export const CHECKS: readonly Check[] = [
   { name: 'runtime-folder', look: runtimeFolder },
   { name: 'cache-disk', look: cacheDisk },
   { name: 'temporary-folder', look: temporaryFolder },
+  { name: 'variables', look: variables },
   { name: 'offline', look: offline },
   { name: 'proxy', look: proxies },
   { name: 'token', look: token },

@@ -18,6 +18,8 @@ export interface Machine {
   /** As "20.19.1". */
   readonly nodeVersion: string;
   readonly settings: Settings;
+  /** Variables that this program knows by its options, as TMAXFS_CACHE_DIR. */
+  readonly knownVariables: readonly string[];
   /** That the user has named. */
   readonly mountpoint: string | undefined;
 }
@@ -79,7 +81,10 @@ async function firstExecutable(folders: readonly string[], names: readonly strin
   return undefined;
 }
 
-/** Whether this process has a capability in effect, by its number (capabilities(7)). */
+/** Numbers of capabilities(7). */
+export const CAP_SYS_ADMIN = 21;
+
+/** Whether this process has a capability in effect. */
 export async function hasCapability(machine: Pick<Machine, 'root'>, capability: number): Promise<boolean> {
   const status = (await readText(machine, '/proc/self/status')) ?? '';
   const mask = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0';

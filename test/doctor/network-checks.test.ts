@@ -7,7 +7,7 @@ import { FakeHub, type FakeHubOptions } from '../../src/demo/fake-hub.js';
 import { taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { hub } from '../../src/doctor/checks/hub.js';
-import { offline, proxies } from '../../src/doctor/checks/proxy.js';
+import { offline, proxies, variables } from '../../src/doctor/checks/proxy.js';
 import { token } from '../../src/doctor/checks/token.js';
 import type { Remark } from '../../src/doctor/finding.js';
 import { machine } from '../support/machine.js';
@@ -222,4 +222,26 @@ test('offline is said, with the variable that says so', async (t) => {
   t.is(leaked?.remedy, 'unset HF_HUB_OFFLINE');
   t.is((await offline(machine(t)))[0]?.level, 'ok');
   t.is((await hub(machine(t, { environment: { HF_HUB_OFFLINE: '1' } }), signal))[0]?.level, 'note');
+});
+
+test('a proxy or certificate file that no mount would start with is an error', async (t) => {
+  for (const HTTPS_PROXY of ['ftp://proxy:21', 'http://[bad']) {
+    const [remark, ...others] = await proxies(machine(t, { environment: { HTTPS_PROXY } }));
+    t.deepEqual([remark?.level, others], ['error', []]);
+    t.regex(remark?.what ?? '', /HTTPS_PROXY is not the URL of an HTTP proxy/);
+  }
+  const noFile = machine(t, { environment: { SSL_CERT_FILE: '/nowhere.pem' } });
+  const [remark] = await hub(noFile, signal);
+  t.is(remark?.level, 'error');
+  t.regex(remark?.what ?? '', /SSL_CERT_FILE/);
+  t.regex((await token(noFile, signal))[0]?.what ?? '', /SSL_CERT_FILE/);
+});
+
+test('variables that nobody reads are named', async (t) => {
+  const environment = { TMAXFS_CACHEDIR: '/x', TMAXFS_CACHE_DIR: '/y', all_proxy: 'socks5://127.0.0.1:1' };
+  const [unknown, ...others] = await variables(machine(t, { environment }));
+  t.deepEqual([unknown?.level, others], ['warning', []]);
+  t.regex(unknown?.what ?? '', /^TMAXFS_CACHEDIR is set/);
+  t.is((await variables(machine(t)))[0]?.level, 'ok');
+  t.regex((await proxies(machine(t, { environment })))[1]?.what ?? '', /^all_proxy is set, and not read here/);
 });

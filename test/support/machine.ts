@@ -56,6 +56,7 @@ export function machine(t: ExecutionContext, options: MachineOptions = {}): Mach
     kernelRelease: options.kernelRelease ?? release(),
     nodeVersion: options.nodeVersion ?? process.versions.node,
     settings: readSettings(words, environment),
+    knownVariables: ['TMAXFS_CACHE_DIR'],
     mountpoint: options.mountpoint,
   };
 }

@@ -5,7 +5,7 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { systemErrorCode } from '../../errors.js';
 import { ALLOW_OTHER_REMEDY, DEVICE_REMEDY } from '../../fuse/fusermount.js';
 import { error, note, ok, type Remark, warning } from '../finding.js';
-import { findProgram, type Machine, readText } from '../machine.js';
+import { CAP_SYS_ADMIN, findProgram, hasCapability, type Machine, readText } from '../machine.js';
 
 /** Linux's Documentation/admin-guide/devices.txt: 10 char, 229 /dev/fuse. */
 const FUSE_DEVICE = (10 << 8) | 229;
@@ -41,6 +41,11 @@ function deviceRemedy(code: string, uid: number): string {
 export async function fusermount(machine: Machine): Promise<readonly Remark[]> {
   const path = await findProgram(machine, ['fusermount3', 'fusermount']);
   if (machine.uid === 0) {
+    if (!(await hasCapability(machine, CAP_SYS_ADMIN))) {
+      const remedy =
+        'start the container with --cap-add SYS_ADMIN --device /dev/fuse, or mount outside and bind the mount into it';
+      return [error('this root lacks CAP_SYS_ADMIN', 'the kernel lets it mount nothing', remedy)];
+    }
     return [ok(path === undefined ? 'root mounts by itself, no fusermount3 is needed' : `${path}; root needs none`)];
   }
   const why = 'an ordinary user mounts and unmounts by it alone';

@@ -27,7 +27,12 @@ const entriesShape = v.array(v.looseObject({ path: v.string(), lfs: v.optional(v
 
 export async function hub(machine: Machine, signal: AbortSignal): Promise<readonly Remark[]> {
   if (machine.settings.offline) return [note('the Hub was not asked', 'this is offline, as a mount would be')];
-  const session = new HubSession(machine, signal);
+  let session: HubSession;
+  try {
+    session = new HubSession(machine, signal);
+  } catch (thrown) {
+    return [error(wordsOf(thrown), 'no mount starts with it', null)];
+  }
   try {
     return await walk(machine, session);
   } finally {

@@ -3,12 +3,11 @@
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
 import { note, ok, type Remark, warning } from '../finding.js';
-import { findProgram, hasCapability, type Machine, readNumber, readText } from '../machine.js';
+import { CAP_SYS_ADMIN, findProgram, hasCapability, type Machine, readNumber, readText } from '../machine.js';
 import { runProgram } from '../program.js';
 import { apptainerModeOf } from './apptainer.js';
 import { fileSystemOf } from './cache-disk.js';
 
-const CAP_SYS_ADMIN = 21;
 /** Passthrough came with Linux 6.9. */
 const PASSTHROUGH_SINCE = [6, 9] as const;
 /** File systems that lie on others: the kernel refuses to pass reads through to a second storey. */

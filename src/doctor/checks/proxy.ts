@@ -1,7 +1,8 @@
 /** What launchers leak into the environment: proxies that lead nowhere, and a Hub that is not to be asked. */
 
 import { connect } from 'node:net';
-import { messageOf, systemErrorCode } from '../../errors.js';
+import { messageOf, systemErrorCode, wordsOf } from '../../errors.js';
+import { checkConnectionSettings } from '../../sources/dispatchers.js';
 import { proxyFor, proxyUrl } from '../../sources/proxy.js';
 import { error, note, ok, type Remark, warning } from '../finding.js';
 import type { Machine } from '../machine.js';
@@ -20,10 +21,26 @@ export async function offline({ environment, settings }: Machine): Promise<reado
   return [warning(what, why, remedy)];
 }
 
+/** A variable that nobody reads is an option that was never set. */
+export async function variables({ environment, knownVariables }: Machine): Promise<readonly Remark[]> {
+  const known = new Set(knownVariables);
+  const unknown = Object.keys(environment).filter((name) => name.startsWith('TMAXFS_') && !known.has(name));
+  if (unknown.length === 0) return [ok('every TMAXFS_ variable that is set is an option')];
+  return unknown.sort().map((name) => {
+    const why = 'it has no effect: what it was meant to set has its default';
+    return warning(`${name} is set, and is no option`, why, `unset ${name}; docs/CONFIGURATION.md has all of them`);
+  });
+}
+
 /** Connects to each proxy that is named, and says which of them the Hub is asked through. */
 export async function proxies(machine: Machine): Promise<readonly Remark[]> {
   const { settings, environment } = machine;
   const { httpProxy, httpsProxy } = settings.proxy;
+  try {
+    checkConnectionSettings({ proxy: settings.proxy, connectTimeoutMs: CONNECT_LIMIT_MS });
+  } catch (thrown) {
+    return [error(wordsOf(thrown), 'no mount starts with it', 'set it to http://host:port, or unset it')];
+  }
   const endpoint = new URL(settings.endpoint);
   const used = proxyFor(endpoint, settings.proxy);
   const named = [
@@ -31,7 +48,7 @@ export async function proxies(machine: Machine): Promise<readonly Remark[]> {
     ['HTTP_PROXY', httpProxy],
   ] as const;
   const set = named.flatMap(([name, value]) => (value === undefined ? [] : [{ name, value: proxyUrl(value) }]));
-  if (set.length === 0) return [ok(`no proxy: ${endpoint.origin} is asked directly`)];
+  if (set.length === 0) return [ok(`no proxy: ${endpoint.origin} is asked directly`), ...unreadVariable(machine)];
   const remarks = await Promise.all(
     set.map(async ({ name, value }): Promise<Remark> => {
       const variable = environment[name.toLowerCase()]?.trim() ? name.toLowerCase() : name;
@@ -69,6 +86,13 @@ function exemptions({ settings }: Machine): readonly Remark[] {
   const isSet = endpoint.protocol === 'https:' ? settings.proxy.httpsProxy : settings.proxy.httpProxy;
   if (isSet === undefined || proxyFor(endpoint, settings.proxy) !== undefined) return [];
   return [ok(`NO_PROXY exempts ${endpoint.host}`)];
+}
+
+function unreadVariable({ environment }: Machine): readonly Remark[] {
+  const name = ['all_proxy', 'ALL_PROXY'].find((one) => environment[one]?.trim());
+  if (name === undefined) return [];
+  const remedy = `export HTTPS_PROXY="$${name}", if it is an HTTP proxy`;
+  return [note(`${name} is set, and not read here`, 'only HTTP_PROXY, HTTPS_PROXY and NO_PROXY are', remedy)];
 }
 
 /** Both spellings with different values: each program picks its own. */

@@ -11,8 +11,9 @@ const whoamiShape = v.object({ name: v.string() });
 
 export async function token(machine: Machine, signal: AbortSignal): Promise<readonly Remark[]> {
   const { settings, environment } = machine;
-  const session = new HubSession(machine, signal);
+  let session: HubSession | undefined;
   try {
+    session = new HubSession(machine, signal);
     const value = await session.token();
     const place = placeOf(machine);
     if (value === undefined) return [none(machine)];
@@ -47,7 +48,7 @@ export async function token(machine: Machine, signal: AbortSignal): Promise<read
       ),
     ];
   } finally {
-    await session.close();
+    await session?.close();
   }
 }
 
