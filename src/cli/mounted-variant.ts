@@ -19,6 +19,7 @@ export class MountedVariant implements VariantTasks {
   readonly #shownMountpoint: string;
   readonly #tasks: ReadonlySet<string>;
   #images: Promise<ReadonlyMap<string, bigint>> | undefined;
+  #own: Promise<ReadonlyMap<string, bigint>> | undefined;
   #byImage: Promise<ReadonlyMap<bigint, readonly string[]>> | undefined;
   #elsewhere: Promise<ReadonlyMap<bigint, readonly string[]>> | undefined;
 
@@ -58,16 +59,15 @@ export class MountedVariant implements VariantTasks {
     if (own !== undefined) return own;
     // The variant may show another image, derived from that one, under the same task.
     this.#elsewhere ??= this.#otherVariants().then((others) => this.#tasksByInode(others));
-    const names = new Set((await this.#elsewhere).get(known) ?? []);
-    return [...names].filter((task) => this.has(task));
+    return [...new Set((await this.#elsewhere).get(known) ?? [])];
   }
 
   async areOneImage(tasks: readonly string[]): Promise<boolean> {
-    this.#byImage ??= this.#tasksByInode([this.variant]);
-    const wanted = new Set(tasks);
-    return [...(await this.#byImage).values()].some(
-      (same) => same.filter((task) => wanted.has(task)).length === wanted.size,
-    );
+    if (!tasks.every((task) => this.has(task))) return false;
+    if (tasks.length === 1) return true;
+    this.#own ??= this.#inodes(this.variant);
+    const own = await this.#own;
+    return new Set(tasks.map((task) => own.get(`${task}${SUFFIX}`))).size === 1;
   }
 
   async #otherVariants(): Promise<readonly string[]> {

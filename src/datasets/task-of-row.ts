@@ -17,12 +17,17 @@ export interface VariantTasks {
   has(task: string): boolean;
   /** The path that a row is to hold. */
   pathOf(task: string): string;
-  /** Tasks of the variant that stand for one of these images (file names, best first), or all that the first known image could be. */
+  /**
+   * The tasks of the first of these images (file names) that the pool has: those that show it in this variant, or where none does,
+   * all that show it in another one, be they in this variant or not.
+   */
   tasksOfImage(fileNames: readonly string[]): Promise<readonly string[]>;
-  /** Whether all of these tasks are the same image. */
+  /** Whether all of these are tasks of the variant, and the same image. */
   areOneImage(tasks: readonly string[]): Promise<boolean>;
 }
 
+/** Tasks that a reason names. */
+const MAX_NAMED = 3;
 /** Names under which data sets keep a task's id, beside the image and at the top. */
 const SIBLING_NAMES = ['task_id'];
 const TOP_NAMES = ['task_id', 'instance_id', 'id'];
@@ -57,11 +62,13 @@ function byNamedColumn(tasks: VariantTasks, task: string | undefined, column: Co
 
 async function byImage(tasks: VariantTasks, value: string) {
   const found = await tasks.tasksOfImage(imageFileNames(value));
-  const [first, second] = found;
+  const [first] = found;
   if (first === undefined) return { reason: `neither a task of ${tasks.variant}, nor an image of one` };
-  if (second === undefined || (await tasks.areOneImage(found))) return { image: tasks.pathOf(first) };
+  if (await tasks.areOneImage(found)) return { image: tasks.pathOf(first) };
+  const shown = found.slice(0, MAX_NAMED).join(', ') + (found.length > MAX_NAMED ? ', ...' : '');
+  if (found.length === 1) return { reason: `its task ${shown} is not in ${tasks.variant}` };
   return {
-    reason: `its image stands for several tasks of ${tasks.variant} (${first}, ${second}, ...): name a --task-column`,
+    reason: `its image stands for several tasks, with other images in ${tasks.variant}, or none (${shown}): name a --task-column`,
   };
 }
 
