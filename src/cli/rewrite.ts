@@ -3,7 +3,7 @@
  * tree, or nothing is written at all; everything but that one column stays as it is.
  */
 
-import { open } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 import { isAbsolute, resolve } from 'node:path';
 import { rewriteJsonLines } from '../datasets/json-lines.js';
 import { rewriteParquet } from '../datasets/parquet.js';
@@ -77,6 +77,8 @@ function tell({ rows, unresolvedCount, unresolved }: RewriteResult, output: stri
 /** By content: names of data sets promise nothing. Errors: EINVAL it can't be read. */
 async function hasMagic(input: string): Promise<boolean> {
   try {
+    // A pipe could be read but once.
+    if (!(await stat(input)).isFile()) throw new Error(`${input} is no file`);
     const file = await open(input, 'r');
     try {
       const head = Buffer.alloc(MAGIC.length);

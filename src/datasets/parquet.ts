@@ -83,7 +83,7 @@ async function decideAll(
 ): Promise<readonly string[]> {
   const values: string[] = [];
   for (const row of rows) {
-    const number = count.result().rows + 1;
+    const number = count.nextNumber;
     const current = textAt(row, path);
     const decision = hasParents(row, path)
       ? await decide(row, current)

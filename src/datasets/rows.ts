@@ -64,6 +64,11 @@ export class RowCount {
     this.#unresolved.push({ number, value: value?.slice(0, MAX_SHOWN_CHARACTERS) ?? null, reason });
   }
 
+  /** Of the row that comes next. */
+  get nextNumber(): number {
+    return this.#rows + 1;
+  }
+
   get isComplete(): boolean {
     return this.#unresolvedCount === 0;
   }

@@ -60,19 +60,36 @@ const CACHE_TAG = 'CACHEDIR.TAG';
 function tryCache(wanted: string): CacheTrial {
   const folder = nearestFolder(wanted);
   const exists = folder === wanted;
-  const { bsize, blocks, bavail, files, ffree } = statfsSync(folder);
-  const names = exists ? readdirOrNothing(folder) : [];
-  return {
-    folder: realpathSync(folder),
-    exists,
-    isForeign: names.length > 0 && !names.includes(CACHE_TAG),
-    totalBytes: bsize * blocks,
-    availableBytes: bsize * bavail,
-    cachedBytes: exists ? sizeOfBlobs(new CacheLayout(folder).blobs) : 0,
-    availableFiles: files === 0 ? null : ffree,
-    ...tryFiles(folder),
-  };
+  try {
+    const { bsize, blocks, bavail, files, ffree } = statfsSync(folder);
+    const names = exists ? readdirOrNothing(folder) : [];
+    return {
+      folder: realpathSync(folder),
+      exists,
+      isForeign: names.length > 0 && !names.includes(CACHE_TAG),
+      totalBytes: bsize * blocks,
+      availableBytes: bsize * bavail,
+      cachedBytes: exists ? sizeOfBlobs(new CacheLayout(folder).blobs) : 0,
+      availableFiles: files === 0 ? null : ffree,
+      ...tryFiles(folder),
+    };
+  } catch (error) {
+    const writeError = systemErrorCode(error) ?? 'EIO';
+    return { ...NOTHING, folder, exists, writeError };
+  }
 }
+
+/** Of a folder that can't even be looked at. */
+const NOTHING: Omit<CacheTrial, 'folder' | 'exists' | 'writeError'> = {
+  isForeign: false,
+  totalBytes: 0,
+  availableBytes: 0,
+  cachedBytes: 0,
+  availableFiles: null,
+  writeMs: 0,
+  locksExclude: null,
+  lockError: null,
+};
 
 function nearestFolder(path: string): string {
   try {

@@ -80,3 +80,13 @@ test.serial('a variable that is no option is named by the command itself', async
   const sound = await findings('export TMAXFS_CACHE_DIR=/tmp/none; eval "$DOCTOR"');
   t.is(sound('variables')?.level, 'ok');
 });
+
+test.serial('a cache in a folder that this user can’t enter is an error, and no crash', async (t) => {
+  const folder = temporaryFolder(t);
+  const words = `--cache-dir ${folder}/private/cache`;
+  const script = `chmod 755 ${folder}; mkdir -m 700 ${folder}/private; mkdir ${folder}/private/cache`;
+  const asUser = 'setpriv --reuid 1000 --regid 1000 --clear-groups env HOME=/tmp sh -c';
+  const found = await findings(`${script}; ${asUser} "$DOCTOR ${words}"`);
+  t.is(found('cache-disk')?.level, 'error');
+  t.regex(found('cache-disk')?.what ?? '', /can't be written \(EACCES\)$/);
+});

@@ -154,6 +154,7 @@ test.serial(
       ],
       [[input, '--variant', 'solvable', '--output', output, '--mount', 'tmax'], 2, /absolute path/],
       [[input, '--variant', 'solvable', '--output', output, '--mount', '/'], 1, /no tmaxfs is mounted on \//],
+      [['/dev/null', '--variant', 'solvable', '--output', output], 2, /is no file/],
       [[join(folder, 'absent'), '--variant', 'solvable', '--output', output], 2, /can't be read/],
       [[input, '--variant', 'solvable', '--output', pool.path('out')], 1, /can't be written \(EROFS\)/],
       [[input, '--variant', 'solvable', '--output', folder], 2, /is no file/],
