@@ -14,7 +14,7 @@ export interface Check {
 }
 
 /** Of the whole: the longest that anybody waits. Every check's own waits are shorter, and tell more when they end. */
-export const EXAMINATION_LIMIT_MS = 13_000;
+export const EXAMINATION_LIMIT_MS = 12_000;
 
 /** The findings in the order of the checks. */
 export async function examine(

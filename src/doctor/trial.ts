@@ -7,7 +7,7 @@ import { runProgram } from './program.js';
 
 const PROGRAM = fileURLToPath(new URL('./disk-trial.js', import.meta.url));
 /** Below the deadline of a check, so that it can say what hangs. */
-const TRIAL_LIMIT_MS = 8_000;
+const TRIAL_LIMIT_MS = 6_000;
 
 const cacheShape = v.object({
   folder: v.string(),

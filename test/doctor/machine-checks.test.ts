@@ -167,7 +167,7 @@ test('an apptainer that hangs is not waited for without end', async (t) => {
   const startedAtMs = performance.now();
   const [remark] = await apptainer(machine(t, { environment: { PATH: `${PATH}:/usr/bin:/bin` } }));
   t.regex(remark?.what ?? '', /did not tell its version/);
-  t.true(performance.now() - startedAtMs < 9_000);
+  t.true(performance.now() - startedAtMs < 15_000);
 });
 
 test('Node that is too old, few descriptors, and a runtime folder of another node are found', async (t) => {

@@ -72,7 +72,7 @@ test('a Hub that is not there is an error, and so is one that never answers, wit
   const [silent] = await hub(machine(t, { environment: { HF_ENDPOINT: `http://127.0.0.1:${port}` } }), signal);
   t.is(silent?.level, 'error');
   t.regex(silent?.what ?? '', /no answer within 5000 ms/);
-  t.true(performance.now() - startedAtMs < 11_000);
+  t.true(performance.now() - startedAtMs < 15_000);
 });
 
 test('a repository, revision or login that is not there is an error in the Hub’s own words', async (t) => {

@@ -51,7 +51,7 @@ export function remarksOn(machine: Machine, trial: CacheTrial, { type, mountpoin
 
 function unwritable(cacheDirectory: string, { folder, exists, writeError }: CacheTrial): Remark {
   const place = exists ? cacheDirectory : `${cacheDirectory} can't be made: ${folder}`;
-  const why = 'nothing can be fetched without a cache';
+  const why = exists ? 'what is on it is served, and nothing can be fetched' : 'nothing can be fetched without a cache';
   if (writeError === 'ENOSPC' || writeError === 'EDQUOT') {
     return error(`${place} is full (${writeError})`, why, 'free some of it, or name another folder with --cache-dir');
   }
