@@ -19,6 +19,8 @@ export const UMOUNT_NOFOLLOW = 8;
 
 const F_DUPFD_CLOEXEC = 1030;
 const POSIX_FADV_DONTNEED = 4;
+/** Request of ioctl(2), from <linux/fs.h>: _IOW(0x94, 9, int). */
+const FICLONE = 0x40049409;
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
 const SOCK_DGRAM = 2;
@@ -81,6 +83,8 @@ interface Bindings {
   mount: Call<[string, string, string, number, string]>;
   umount2: Call<[string, number]>;
   ioctl: Call<[number, number, Buffer]>;
+  /** The same call where its argument is a number. */
+  ioctlNumber: Call<[number, number, number]>;
   fcntl: Call<[number, number, number]>;
   flock: Call<[number, number]>;
   posix_fadvise: Call<[number, number, number, number]>;
@@ -119,6 +123,7 @@ function bind(): Bindings {
     mount: library.func('int mount(const char *, const char *, const char *, unsigned long, const char *)'),
     umount2: library.func('int umount2(const char *, int)'),
     ioctl: library.func('int ioctl(int, unsigned long, void *)'),
+    ioctlNumber: library.func('ioctl', 'int', ['int', 'unsigned long', 'long']),
     fcntl: library.func('int fcntl(int, int, int)'),
     flock: library.func('int flock(int, int)'),
     posix_fadvise: library.func('int posix_fadvise(int, int64_t, int64_t, int)'),
@@ -155,6 +160,14 @@ export async function unmount(target: string, flags: number): Promise<void> {
 /** ioctl(2) with a pointer to `argument`; returns what the call returns. */
 export function ioctl(descriptor: number, request: number, argument: Buffer): number {
   return checked(libc().ioctl(descriptor, request, argument), 'ioctl', `${descriptor} 0x${request.toString(16)}`);
+}
+
+/**
+ * Gives a file the content of another without copying it, ioctl_ficlone(2): they share it on disk until one of them changes.
+ * False where that can't be done: not one file system, or one without it.
+ */
+export function cloneFile(target: number, source: number): boolean {
+  return libc().ioctlNumber(target, FICLONE, source) === 0;
 }
 
 /** A duplicate of `descriptor`, closed on exec, with the lowest free number that is not below `atLeast`. */

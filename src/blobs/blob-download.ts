@@ -59,7 +59,7 @@ export async function downloadProven(
   watch: DownloadWatch,
 ): Promise<ProvenDownload> {
   let wrong: Refusal | undefined;
-  let failure: TmaxError | undefined;
+  const failures: TmaxError[] = [];
   let sources = environment.sources;
   for (let round = 1; round <= MAX_ROUNDS && sources.length > 0; round += 1) {
     const again: Source[] = [];
@@ -69,7 +69,9 @@ export async function downloadProven(
       const answer = await askFollowed(source, partial, address, watch, proof);
       if (answer.kind === 'right') return { source, download: answer.download, proof };
       if (answer.kind === 'failed') {
-        failure = answer.error;
+        // The disk of the cache is full whoever is asked.
+        if (answer.error.errno === 'ENOSPC') throw answer.error;
+        failures.push(answer.error);
         continue;
       }
       await partial.handle.truncate(0);
@@ -87,7 +89,16 @@ export async function downloadProven(
   }
   // Wrong bytes say more than no answer.
   if (wrong !== undefined) throw await refuse(environment, address, wrong);
-  throw failure ?? offline(address);
+  throw noneHasIt(failures) ?? offline(address);
+}
+
+/** One error out of all: that of who said more than that there was no answer, with the words of each. */
+function noneHasIt(failures: readonly TmaxError[]): TmaxError | undefined {
+  const told = failures.findLast(({ errno }) => errno !== 'EHOSTUNREACH') ?? failures.at(-1);
+  if (told === undefined || failures.length === 1) return told;
+  const words = failures.map((failure) => failure.message).join('; ');
+  const { errno, level, source = 'cache' } = told;
+  return new TmaxError(errno, words, { cause: told, level, source });
 }
 
 /** The proof goes on only where the bytes are right. */

@@ -6,7 +6,15 @@ import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { defaultLogFile } from '../daemon/log-place.js';
 import { DRIVERS, defaultThreads, LOG_LEVELS } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
-import { ALLOW_OTHER, cacheDirectoryOption, flag, option, repositoryOption, revisionOption } from './option.js';
+import {
+  ALLOW_OTHER,
+  cacheDirectoryOption,
+  flag,
+  listOption,
+  option,
+  repositoryOption,
+  revisionOption,
+} from './option.js';
 
 /** Adds `mount`, `unmount` and `reload`. */
 export function defineMount(tmaxfs: Command): void {
@@ -33,6 +41,14 @@ export function defineMount(tmaxfs: Command): void {
         .default('any'),
     )
     .addOption(option('--scrub <period>', 'hash every idle image once in that time, or "off"').default('30d'))
+    .addOption(
+      listOption(
+        '--source <place>',
+        'where images are fetched from, several in the order in which they are asked: "hub", or "dir:/path" with the ' +
+          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it (default: hub)',
+        /hub|dir:/,
+      ),
+    )
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
     .addOption(
       option(

@@ -39,6 +39,15 @@ export function flag(flags: string, description: string): Option {
   return new Option(flags, description).env(twin);
 }
 
+/** An option that may be given several times, in order; its twin names several with commas between. */
+export function listOption(flags: string, description: string, isEntry: RegExp): Option {
+  const separator = new RegExp(`,(?=${isEntry.source})`);
+  return option(flags, description).argParser((text: string, previous: readonly string[] = []) => [
+    ...previous,
+    ...text.split(separator),
+  ]);
+}
+
 function twinOf(flags: string): string {
   const name = /^--([a-z-]+)/.exec(flags)?.[1] ?? '';
   return `TMAXFS_${name.replaceAll('-', '_').toUpperCase()}`;

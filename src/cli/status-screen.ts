@@ -30,7 +30,7 @@ export function screenOf(status: Status): string {
     `  disk      ${formatBytes(cache.diskAvailableBytes)} free, ${formatBytes(cache.reserveFreeBytes)} of that left alone, on the disk of ${cache.directory}`,
     `  blobs     ${cache.idleBlobs + cache.leasedBlobs} ready, ${cache.leasedBlobs} of them held open, ${pinned(cache.pinned)}, ${fetches.evicted} evicted`,
     `  opens     ${opens.hits} at once from the cache${percentiles(opens.latency.hits)}, ${opens.misses} that had to wait for a fetch (also those in vain)${percentiles(opens.latency.waited)}, ${opens.waiting.length} waiting now`,
-    `  fetches   ${fetchesOf(status)}; verify level ${status.verifyLevel}`,
+    `  fetches   ${fetchesOf(status)}; from ${status.sources.map(({ name }) => name).join(', ') || 'nowhere'}; verify level ${status.verifyLevel}`,
     ...sourcesOf(status),
   ];
   if (status.scrub !== null) {

@@ -18,10 +18,8 @@ import { buildTree } from '../filesystem/tree.js';
 import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
 import { prepareMountpoint } from '../fuse/mounts.js';
 import { HubClient } from '../sources/hub-client.js';
-import { HubSource } from '../sources/hub-source.js';
 import { METADATA_RETRY } from '../sources/limits.js';
 import { RateGovernor } from '../sources/rate-governor.js';
-import type { Source } from '../sources/source.js';
 import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { daemonActions } from './actions.js';
@@ -50,6 +48,7 @@ import {
 import type { Settings } from './settings.js';
 import { logSettings } from './settings-log.js';
 import { imagesThatCannotFit } from './small-cache.js';
+import { openSources } from './sources.js';
 
 /** Threads that relay reads; with passthrough they are idle. */
 const READ_THREADS = 2;
@@ -201,8 +200,8 @@ async function startDaemon(
   const client = hub === undefined ? undefined : new HubClient(hub, METADATA_RETRY, governor);
   if (client !== undefined) closers.add(() => client.close());
   const measurements = new Measurements();
-  const hubSources = hub === undefined ? [] : [new HubSource(hub, governor)];
-  const sources: Source[] = hubSources.map((source) => measuredSource(source, measurements));
+  const opened = await openSources(settings, hub, governor);
+  const sources = opened.map((source) => measuredSource(source, measurements));
   for (const source of sources) closers.add(() => source.close());
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
@@ -264,7 +263,7 @@ async function startDaemon(
     logFile,
     metricsUrl: web?.url,
     measurements,
-    requests: () => new Map(sources.map(({ name }) => [name, governor.states()])),
+    requests: () => new Map(sources.map(({ name }) => [name, name === 'hub' ? governor.states() : []])),
   });
   const listen = async (path: string, mode: number, actions: Actions, gid?: number): Promise<void> => {
     const server = await startControlServer(path, {

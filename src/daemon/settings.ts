@@ -33,6 +33,7 @@ export interface MountWords {
   readonly firstByteTimeout?: string | undefined;
   readonly idleTimeout?: string | undefined;
   readonly minSpeed: string;
+  readonly source?: readonly string[] | undefined;
   readonly follow?: string | undefined;
   readonly driver: string;
   readonly allowOther: boolean;
@@ -70,6 +71,8 @@ export interface Settings {
   readonly idleTimeoutMs: number;
   /** Of one connection; 0: none is too slow. */
   readonly minBytesPerSecond: number;
+  /** Where images are fetched from, first asked first. */
+  readonly sources: readonly SourceChoice[];
   /** How often the revision is resolved anew; undefined: only when asked. */
   readonly followMs: number | undefined;
   readonly driver: Driver;
@@ -100,6 +103,9 @@ export interface ProxySettings {
   readonly httpsProxy?: string;
   readonly noProxy?: string;
 }
+
+/** `folder`: absolute. */
+export type SourceChoice = { readonly kind: 'hub' } | { readonly kind: 'directory'; readonly folder: string };
 
 export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
 export type Driver = (typeof DRIVERS)[number];
@@ -155,6 +161,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
       DEFAULT_IDLE,
     ),
     minBytesPerSecond: named('--min-speed', parseBytes, words.minSpeed),
+    sources: parseSources(words.source ?? ['hub']),
     followMs:
       words.follow === undefined || words.follow === 'off' ? undefined : named('--follow', parsePeriodMs, words.follow),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
@@ -205,6 +212,19 @@ export function chooseCacheDirectory(folder: string | undefined, environment: En
 export function parsePath(text: string, option: string): string {
   if (text.trim() !== '') return resolve(text);
   throw new TmaxError('EINVAL', `${option} takes a path, not ""`, { source: 'settings' });
+}
+
+/** "hub" and "dir:/path", each once. Errors: EINVAL. */
+function parseSources(words: readonly string[]): readonly SourceChoice[] {
+  const choices = words.map((word): SourceChoice => {
+    if (word === 'hub') return { kind: 'hub' };
+    const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
+    if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
+    throw new TmaxError('EINVAL', `--source takes "hub" or "dir:/path", not "${word}"`, { source: 'settings' });
+  });
+  const names = new Set(choices.map((choice) => (choice.kind === 'hub' ? 'hub' : choice.folder)));
+  if (names.size === choices.length) return choices;
+  throw new TmaxError('EINVAL', `--source names one twice: ${words.join(', ')}`, { source: 'settings' });
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */

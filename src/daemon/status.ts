@@ -91,7 +91,7 @@ export interface Status {
       readonly lastFault: string | null;
     }[];
   };
-  /** Where the requests to each source stand. */
+  /** Where images are fetched from, first asked first ("hub", "dir:/path"), and where the requests to each stand. */
   readonly sources: readonly {
     readonly name: string;
     readonly requests: readonly {

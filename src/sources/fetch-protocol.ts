@@ -1,13 +1,13 @@
 /**
  * What the main thread and the fetch threads say to each other. A transfer has a port of its own; its outcome is the
- * result of the task. Plain data only: errors cross as what a `TmaxError` is made of.
+ * result of the task. Plain data only.
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { type ErrnoName, type ErrorLevel, TmaxError, toTmaxError } from '../errors.js';
 import type { RetryNote } from './blob-transfer.js';
 import type { HttpSettings } from './http-client.js';
 import type { RetrySettings } from './limits.js';
+import type { PlainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
 
 /** What a thread is started with. */
@@ -41,19 +41,3 @@ export type ToMain =
   | { readonly type: 'token-wanted' };
 
 export type FetchOutcome = { readonly download: Download } | { readonly error: PlainError };
-
-export interface PlainError {
-  readonly errno: ErrnoName;
-  readonly message: string;
-  readonly source: string | undefined;
-  readonly level: ErrorLevel;
-}
-
-export function plainError(thrown: unknown): PlainError {
-  const { errno, message, source, level } = toTmaxError(thrown, 'hub');
-  return { errno, message, source, level };
-}
-
-export function fromPlainError({ errno, message, source = 'hub', level }: PlainError): TmaxError {
-  return new TmaxError(errno, message, { source, level });
-}

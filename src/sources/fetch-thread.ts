@@ -7,18 +7,11 @@
 
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { transferBlob } from './blob-transfer.js';
-import {
-  type FetchJob,
-  type FetchOutcome,
-  type FetchThreadData,
-  fromPlainError,
-  plainError,
-  type ToMain,
-  type ToThread,
-} from './fetch-protocol.js';
+import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
 import { HttpClient } from './http-client.js';
 import { HubHttp } from './hub-http.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
+import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
 

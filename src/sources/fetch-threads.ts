@@ -14,16 +14,9 @@ import { Piscina } from 'piscina';
 import { messageOf, TmaxError } from '../errors.js';
 import type { RetryNote } from './blob-transfer.js';
 import { aborted } from './failure.js';
-import {
-  type FetchJob,
-  type FetchOutcome,
-  type FetchThreadData,
-  fromPlainError,
-  plainError,
-  type ToMain,
-  type ToThread,
-} from './fetch-protocol.js';
+import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
 import { IDLE_THREADS_MS } from './limits.js';
+import { fromPlainError, plainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
 
 export interface FetchHooks {

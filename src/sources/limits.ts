@@ -105,6 +105,9 @@ export const MIN_PIECES_FOR_EARLY_TAIL = 2;
 /** Threads that fetch: one takes in and hashes about 500 MiB/s, and a machine has other things to do. */
 export const MAX_FETCH_THREADS = 4;
 
+/** Threads that copy out of a directory: two keep a local disk busy, and one of the network answers late. */
+export const MAX_COPY_THREADS = 4;
+
 /** Threads without a transfer for so long are ended: each holds some 25 MB. */
 export const IDLE_THREADS_MS = 30_000;
 

@@ -41,3 +41,26 @@ for (const [what, answers, order, errno] of [
     t.is(cache.statistics().quarantine.length, errno === 'EBADMSG' ? 1 : 0);
   });
 }
+
+test('where no source has it, the error has the words of each, and the errno of who said most', async (t) => {
+  const { blob, sources } = sourcesThat('dead', 'dead', 'dead');
+  const errors = [
+    new TmaxError('EHOSTUNREACH', 'not in dir:/a'),
+    new TmaxError('EACCES', 'the Hub says 403'),
+    new TmaxError('EHOSTUNREACH', 'not in dir:/b'),
+  ];
+  for (const [index, source] of sources.entries()) source.failure = errors[index];
+  const { open } = await setUp(t, { sources });
+  const error = await t.throwsAsync(open(blob), { instanceOf: TmaxError });
+  t.is(error.errno, 'EACCES');
+  t.is(error.message, 'not in dir:/a; the Hub says 403; not in dir:/b');
+});
+
+test('where the disk of the cache is full, nobody else is asked', async (t) => {
+  const { blob, asked, sources } = sourcesThat('dead', 'right');
+  const [full] = sources;
+  if (full !== undefined) full.failure = new TmaxError('ENOSPC', 'full');
+  const { open } = await setUp(t, { sources });
+  t.is(await errnoOf(t, () => open(blob)), 'ENOSPC');
+  t.deepEqual(asked, ['dead0']);
+});

@@ -55,6 +55,7 @@ test('mount --help names every option of the contract with its default', async (
     ['--verify-threads', ''],
     ['--arch', 'any'],
     ['--scrub', '30d'],
+    ['--source', 'hub'],
     ['--open-timeout', '540'],
     ['--connections', '4'],
     ['--max-fetches', '8'],

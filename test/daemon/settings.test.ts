@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import test from 'ava';
 import { isYes, type MountWords, readSettings } from '../../src/daemon/settings.js';
 
@@ -89,6 +90,24 @@ for (const [name, wrong] of [
     t.true(error?.message.includes(`"${wrong}"`), error?.message);
   });
 }
+
+test('sources are asked in the order in which they are named, each once; without any, the Hub', (t) => {
+  const sources = (source?: string[]) => readSettings({ ...WORDS, source }, {}).sources;
+  t.deepEqual(sources(), [{ kind: 'hub' }]);
+  t.deepEqual(sources(['dir:/a', 'hub', 'dir:b']), [
+    { kind: 'directory', folder: '/a' },
+    { kind: 'hub' },
+    { kind: 'directory', folder: resolve('b') },
+  ]);
+  for (const [wrong, words] of [
+    [['mirror'], /^--source takes "hub" or "dir:\/path", not "mirror"$/],
+    [['dir:'], /not "dir:"$/],
+    [['hub', 'hub'], /^--source names one twice: hub, hub$/],
+    [['dir:/a', 'dir:/a/'], /^--source names one twice/],
+  ] as const) {
+    t.throws(() => sources([...wrong]), { message: words });
+  }
+});
 
 test('a scrub period may be longer than any timer can wait, and may be off', (t) => {
   t.is(readSettings({ ...WORDS, scrub: '60d' }, {}).scrubPeriodMs, 60 * 86_400_000);

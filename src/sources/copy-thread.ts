@@ -1,0 +1,192 @@
+/**
+ * A copying thread: finds an image in a directory and brings it into the partial file, hashing it on the way. By reflink
+ * where the file system can, so that the two share their bytes on disk; else byte by byte. Never by a hard link: whoever owns
+ * the other name could change what was proven, and would find the attributes of their own file changed by us.
+ *
+ * Loaded by `directory-source.ts` alone. Everything here may block for as long as the directory's disk likes.
+ */
+
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readlinkSync,
+  readSync,
+  realpathSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { messageOf, systemErrorCode } from '../errors.js';
+import { cloneFile } from '../libc.js';
+import { openReadOnly } from '../read-only-file.js';
+import { Abandoned, CopyState } from './copy-state.js';
+import { diskError } from './partial-file.js';
+import { type PlainError, plainError } from './plain-error.js';
+
+export interface CopyJob {
+  /** The directory, absolute. */
+  readonly folder: string;
+  /** Relative to it, the surest first. */
+  readonly places: readonly string[];
+  readonly sizeBytes: number;
+  readonly sha256: string;
+  readonly partialPath: string;
+  /** Of the `CopyState`. */
+  readonly memory: SharedArrayBuffer;
+}
+
+export type CopyOutcome =
+  /** `sha256` is that of what is in the partial file now. */
+  | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly isShared: boolean }
+  /** `reason`: what was in its places instead. */
+  | { readonly kind: 'absent'; readonly reason: string }
+  | { readonly kind: 'abandoned' }
+  /** Of the disk of the cache. */
+  | { readonly kind: 'failed'; readonly error: PlainError };
+
+const CHUNK_BYTES = 1 << 20;
+
+type Copy = Extract<CopyOutcome, { kind: 'copied' }>;
+
+/** The right file of those that lie in the places; where there is none, a wrong one of the right size. Never rejects. */
+export default function copyImage(job: CopyJob): CopyOutcome {
+  const state = new CopyState(job.memory);
+  const seen = new Set<string>();
+  const reasons: string[] = [];
+  let wrong: Copy | undefined;
+  try {
+    for (const place of job.places) {
+      state.step(0);
+      const copy = copyFrom(job, place, state, seen, reasons);
+      if (copy?.sha256 === job.sha256) return copy;
+      wrong = copy ?? wrong;
+    }
+  } catch (error) {
+    if (error instanceof Abandoned) return { kind: 'abandoned' };
+    return { kind: 'failed', error: plainError(error) };
+  }
+  return wrong ?? { kind: 'absent', reason: reasons.join('; ') };
+}
+
+/** Undefined where it is not there, is no file of that size, or can't be read. Errors: Abandoned; those of the cache's disk. */
+function copyFrom(
+  job: CopyJob,
+  place: string,
+  state: CopyState,
+  seen: Set<string>,
+  reasons: string[],
+): Copy | undefined {
+  let descriptor: number;
+  try {
+    descriptor = openBelow(job.folder, place);
+  } catch (error) {
+    if (!['ENOENT', 'ENOTDIR'].includes(systemErrorCode(error) ?? '')) reasons.push(`${place}: ${messageOf(error)}`);
+    return undefined;
+  }
+  try {
+    const stats = fstatSync(descriptor);
+    const identity = `${stats.dev}:${stats.ino}`;
+    // Its snapshots are links to its blobs.
+    if (seen.has(identity)) return undefined;
+    seen.add(identity);
+    if (!stats.isFile() || stats.size !== job.sizeBytes) {
+      reasons.push(`${place} ${stats.isFile() ? `has ${stats.size} bytes, not ${job.sizeBytes}` : 'is not a file'}`);
+      return undefined;
+    }
+    state.step();
+    return copyInto(job, descriptor, state);
+  } catch (error) {
+    if (!(error instanceof UnreadableSource)) throw error;
+    reasons.push(`${place}: ${error.message}`);
+    return undefined;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Opens a file below the folder, also through links, as long as they lead to one below it. Errors: those of open(2). */
+function openBelow(folder: string, place: string): number {
+  const root = realpathSync(folder);
+  const real = realpathSync(join(root, place));
+  refuseOutside(root, real);
+  const descriptor = openReadOnly(real);
+  try {
+    // A link may have been put in the way in between.
+    refuseOutside(root, readlinkSync(`/proc/self/fd/${descriptor}`));
+    return descriptor;
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
+}
+
+function refuseOutside(root: string, real: string): void {
+  if (!real.startsWith(root === '/' ? root : `${root}/`)) throw new Error(`it leads out of the directory, to ${real}`);
+}
+
+function copyInto(job: CopyJob, source: number, state: CopyState): Copy {
+  const target = onCacheDisk(() =>
+    openSync(
+      job.partialPath,
+      constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK,
+      0o600,
+    ),
+  );
+  try {
+    const isShared = state.write(() => {
+      onCacheDisk(() => ftruncateSync(target, 0));
+      return cloneFile(target, source);
+    });
+    const hash = createHash('sha256');
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    let at = 0;
+    while (at < job.sizeBytes) {
+      const length = Math.min(chunk.length, job.sizeBytes - at);
+      const count = isShared
+        ? onCacheDisk(() => readSync(target, chunk, 0, length, at))
+        : readSource(source, chunk, length, at);
+      // It shrank: the digest will tell.
+      if (count === 0) break;
+      hash.update(chunk.subarray(0, count));
+      if (!isShared) state.write(() => onCacheDisk(() => writeWhole(target, chunk, count, at)));
+      at += count;
+      state.step(at);
+    }
+    return {
+      kind: 'copied',
+      sha256: hash.digest('hex'),
+      sizeBytes: onCacheDisk(() => fstatSync(target).size),
+      isShared,
+    };
+  } finally {
+    closeSync(target);
+  }
+}
+
+function writeWhole(target: number, chunk: Buffer, length: number, position: number): void {
+  for (let done = 0; done < length; ) done += writeSync(target, chunk, done, length - done, position + done);
+}
+
+/** The directory's own disk is at fault: another source may have what it does not give. */
+class UnreadableSource extends Error {
+  override readonly name = 'UnreadableSource';
+}
+
+function readSource(source: number, chunk: Buffer, length: number, position: number): number {
+  try {
+    return readSync(source, chunk, 0, length, position);
+  } catch (cause) {
+    throw new UnreadableSource(`it can't be read (${messageOf(cause)})`, { cause });
+  }
+}
+
+function onCacheDisk<Result>(act: () => Result): Result {
+  try {
+    return act();
+  } catch (error) {
+    throw diskError(error, "can't write a partial file");
+  }
+}

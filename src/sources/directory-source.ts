@@ -1,0 +1,159 @@
+/**
+ * A directory as a source of blobs: the Hub's cache of another program, a downloaded repository, another cache of tmaxfs. It is
+ * only ever read; what it has is judged like any download. The work is done in threads of its own, since the directory may
+ * be on a network's disk that does not answer.
+ */
+
+import { stat } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Piscina } from 'piscina';
+import { messageOf, TmaxError } from '../errors.js';
+import { CopyState } from './copy-state.js';
+import type { CopyJob, CopyOutcome } from './copy-thread.js';
+import { placesOf } from './directory-layouts.js';
+import { aborted } from './failure.js';
+import { IDLE_THREADS_MS, MAX_COPY_THREADS, PROGRESS_INTERVAL_MS } from './limits.js';
+import { fromPlainError } from './plain-error.js';
+import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
+
+export interface DirectorySourceOptions {
+  /** Longest silence of its disk. While it lasts, whoever asks is refused at once. */
+  readonly idleTimeoutMs: number;
+}
+
+/** How long threads may take to end; one that hangs in its disk ends with the process. */
+const CLOSE_TIMEOUT_MS = 2_000;
+
+export class DirectorySource implements Source {
+  readonly name: string;
+  readonly #folder: string;
+  readonly #options: DirectorySourceOptions;
+  readonly #closing = new AbortController();
+  #pool: Piscina<CopyJob, CopyOutcome> | undefined;
+  /** Copies that hang in a disk that does not answer. */
+  #hanging = 0;
+
+  /** `folder`: absolute. No thread is started before the first download. */
+  constructor(folder: string, options: DirectorySourceOptions) {
+    this.name = `dir:${folder}`;
+    this.#folder = folder;
+    this.#options = options;
+  }
+
+  /** Errors: ENOTDIR it is no folder; ETIMEDOUT its disk does not answer. */
+  async check(): Promise<void> {
+    const looking = stat(this.#folder).then(
+      (stats) => (stats.isDirectory() ? undefined : 'is not a folder'),
+      (error: unknown) => `can't be read: ${messageOf(error)}`,
+    );
+    const problem = await Promise.race([
+      looking,
+      delay(this.#options.idleTimeoutMs, 'does not answer', { ref: false }),
+    ]);
+    if (problem === undefined) return;
+    throw new TmaxError('ENOTDIR', `the source ${this.name} ${problem}`, { source: this.name, level: 'error' });
+  }
+
+  async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+    if (signal.aborted || this.#closing.signal.aborted) throw aborted();
+    if (this.#hanging > 0) throw this.#silent(blob);
+    const { path, sha256, sizeBytes } = blob;
+    const state = new CopyState();
+    const job = { folder: this.#folder, places: placesOf(blob), sizeBytes, sha256, partialPath, memory: state.memory };
+    const copying = this.#startedPool().run(job);
+    const outcome = await this.#watch(
+      blob,
+      copying,
+      state,
+      AbortSignal.any([signal, this.#closing.signal]),
+      onProgress,
+    );
+    if (outcome.kind === 'copied') {
+      onProgress?.(outcome.sizeBytes);
+      return { sizeBytes: outcome.sizeBytes, sha256: outcome.sha256, resumedBytes: 0, attempts: 1 };
+    }
+    if (outcome.kind === 'failed') throw fromPlainError(outcome.error);
+    if (outcome.kind === 'abandoned') throw aborted();
+    const reason = outcome.reason === '' ? '' : ` (${outcome.reason})`;
+    throw new TmaxError('EHOSTUNREACH', `${path} is not in ${this.name}${reason}`, { source: this.name });
+  }
+
+  /** Ends what is being copied. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const pool = this.#pool;
+    this.#pool = undefined;
+    if (pool !== undefined) await Promise.race([pool.destroy(), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+  }
+
+  /** Ends with the copy, or before, and then the partial file is not touched any more. Errors: EINTR; EHOSTUNREACH silence. */
+  async #watch(
+    blob: BlobAddress,
+    copying: Promise<CopyOutcome>,
+    state: CopyState,
+    signal: AbortSignal,
+    onProgress: DownloadOptions['onProgress'],
+  ): Promise<CopyOutcome> {
+    const { idleTimeoutMs } = this.#options;
+    let timer: NodeJS.Timeout | undefined;
+    let onAbort = () => {};
+    const givenUp = new Promise<never>((_resolve, reject) => {
+      let steps = state.steps;
+      let aliveAtMs = performance.now();
+      timer = setInterval(() => {
+        // Without a thread it waits its turn, unless all of them may hang.
+        const now = performance.now();
+        if (state.steps !== steps || (!state.isStarted && this.#hanging === 0)) {
+          steps = state.steps;
+          aliveAtMs = now;
+          onProgress?.(state.copiedBytes);
+        } else if (!state.isStarted || now - aliveAtMs > idleTimeoutMs) reject(this.#silent(blob));
+      }, PROGRESS_INTERVAL_MS);
+      onAbort = () => reject(aborted());
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
+    });
+    try {
+      return await Promise.race([copying, givenUp]);
+    } catch (error) {
+      const ended = copying.then(
+        () => undefined,
+        () => undefined,
+      );
+      if (!state.abandon()) await ended;
+      if (!signal.aborted) {
+        this.#hanging += 1;
+        void ended.finally(() => {
+          this.#hanging -= 1;
+        });
+      }
+      if (error instanceof TmaxError) throw error;
+      const message = `no thread could copy ${blob.path} from ${this.name}: ${messageOf(error)}`;
+      throw new TmaxError('EIO', message, { cause: error, source: this.name, level: 'error' });
+    } finally {
+      clearInterval(timer);
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  #silent({ path }: BlobAddress): TmaxError {
+    const seconds = this.#options.idleTimeoutMs / 1000;
+    const message = `${path} can't be had from ${this.name}: its disk has not answered for ${seconds} s`;
+    return new TmaxError('EHOSTUNREACH', message, { source: this.name });
+  }
+
+  #startedPool(): Piscina<CopyJob, CopyOutcome> {
+    this.#pool ??= new Piscina<CopyJob, CopyOutcome>({
+      filename: fileURLToPath(new URL('./copy-thread.js', import.meta.url)),
+      minThreads: 0,
+      maxThreads: Math.min(MAX_COPY_THREADS, availableParallelism()),
+      idleTimeout: IDLE_THREADS_MS,
+      // An idle thread waits in its event loop, where it can be ended, and not in Atomics.wait.
+      atomics: 'disabled',
+      recordTiming: false,
+    });
+    return this.#pool;
+  }
+}
