@@ -6,6 +6,7 @@
  */
 
 import { closeSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { diskError } from '../disk-error.js';
 import { messageOf } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
@@ -109,6 +110,11 @@ async function fetchLocked(
   const partial = await store.lockPartial(address.sha256);
   if (partial === undefined) return undefined;
   try {
+    // Somebody may have published it between the look at the disk and the lock.
+    if (isProven(environment, address)) {
+      await rm(partial.path, { force: true });
+      return FOUND_ON_DISK;
+    }
     return await fetchInto(environment, partial, address, progress, signal);
   } catch (thrown) {
     const error = diskError(thrown, `the fetch of ${address.path} failed`);

@@ -24,11 +24,6 @@ export async function openSources(
   return sources;
 }
 
-/** Their names, as in the log and in proofs. */
-export function sourceNames(settings: Pick<Settings, 'sources' | 'offline'>): readonly string[] {
-  return usable(settings).map((choice) => (choice.kind === 'hub' ? 'hub' : `dir:${choice.folder}`));
-}
-
 function usable({ sources, offline }: Pick<Settings, 'sources' | 'offline'>): readonly SourceChoice[] {
   return sources.filter(({ kind }) => kind !== 'hub' || !offline);
 }

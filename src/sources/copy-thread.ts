@@ -19,11 +19,12 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode } from '../errors.js';
 import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { Abandoned, CopyState } from './copy-state.js';
-import { diskError } from './partial-file.js';
+
 import { type PlainError, plainError } from './plain-error.js';
 
 export interface CopyJob {

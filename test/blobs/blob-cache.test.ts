@@ -330,6 +330,21 @@ test('two caches on one directory make one fetch, and neither evicts what the ot
   t.true(holds(lease, shared));
 });
 
+test('a blob that another process publishes right before its lock is free is not fetched again', async (t) => {
+  const first = await setUp(t);
+  const second = await setUp(t, { root: first.root });
+  const blob = blobOf('a');
+  for (const { add } of [first, second]) add(blob);
+  const lock = second.store.lockPartial.bind(second.store);
+  second.store.lockPartial = async (sha256) => {
+    (await first.open(blob)).release();
+    return lock(sha256);
+  };
+  t.true(holds(await second.open(blob), blob));
+  t.deepEqual(second.source.downloads, []);
+  t.deepEqual(readdirSync(join(first.root, 'partial')), []);
+});
+
 test('what is no blob is removed from blobs/ and partial/, links are not followed', async (t) => {
   const root = temporaryFolder(t);
   const outside = temporaryFolder(t);

@@ -83,8 +83,9 @@ export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
       return { outcome: 'valid', level, architecture: verdicts.architecture, warnings: [] };
     },
   });
+  const store = await BlobStore.open(root);
   const cache = await BlobCache.open({
-    store: await BlobStore.open(root),
+    store,
     limits: { limitBytes: 100 * 2 ** 20, reserveFreeBytes: 0, leasePatienceMs: 20 },
     sources: [source],
     prover,
@@ -100,7 +101,7 @@ export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
   const add = (blob: Blob) => source.contents.set(blob.address.sha256, blob.content);
   const open = async (blob: Blob, signal = new AbortController().signal): Promise<Lease> =>
     await cache.open(blob.address, { variant: 'v', task: blob.address.path }, signal);
-  return { root, source, cache, prover, verdicts, lines, add, open };
+  return { root, source, store, cache, prover, verdicts, lines, add, open };
 }
 
 /** Whether the lease reads as the blob's content, whole. (ava's deepEqual takes half a second for a MiB.) */
