@@ -19,8 +19,21 @@ export const UMOUNT_NOFOLLOW = 8;
 
 const F_DUPFD_CLOEXEC = 1030;
 const POSIX_FADV_DONTNEED = 4;
+/** Of utimensat(2), from <fcntl.h> and <bits/stat.h>. */
+const AT_FDCWD = -100;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+const UTIME_NOW = 0x3fffffffn;
+const UTIME_OMIT = 0x3ffffffen;
 /** Request of ioctl(2), from <linux/fs.h>: _IOW(0x94, 9, int). */
 const FICLONE = 0x40049409;
+/** Request of ioctl(2), from <linux/fsverity.h>: _IOW('f', 133, struct fsverity_enable_arg). */
+const FS_IOC_ENABLE_VERITY = 0x40806685;
+/** sizeof(struct fsverity_enable_arg): four 32-bit numbers (version, hash algorithm, block size, size of the salt), then no salt and no signature. */
+const VERITY_ARGUMENT_BYTES = 128;
+const VERITY_VERSION = 1;
+const FS_VERITY_HASH_ALG_SHA256 = 1;
+/** What every kernel with 4 KiB pages takes. */
+const VERITY_BLOCK_BYTES = 4096;
 const AF_UNIX = 1;
 const SOCK_STREAM = 1;
 const SOCK_DGRAM = 2;
@@ -87,6 +100,7 @@ interface Bindings {
   ioctlNumber: Call<[number, number, number]>;
   fcntl: Call<[number, number, number]>;
   flock: Call<[number, number]>;
+  utimensat: Call<[number, string, BigInt64Array, number]>;
   posix_fadvise: Call<[number, number, number, number]>;
   socketpair: Call<[number, number, number, Buffer]>;
   socket: Call<[number, number, number]>;
@@ -126,6 +140,7 @@ function bind(): Bindings {
     ioctlNumber: library.func('ioctl', 'int', ['int', 'unsigned long', 'long']),
     fcntl: library.func('int fcntl(int, int, int)'),
     flock: library.func('int flock(int, int)'),
+    utimensat: library.func('int utimensat(int, const char *, void *, int)'),
     posix_fadvise: library.func('int posix_fadvise(int, int64_t, int64_t, int)'),
     socketpair: library.func('int socketpair(int, int, int, void *)'),
     socket: library.func('int socket(int, int, int)'),
@@ -170,6 +185,21 @@ export function cloneFile(target: number, source: number): boolean {
   return libc().ioctlNumber(target, FICLONE, source) === 0;
 }
 
+/**
+ * Seals a file that nobody has open for writing: from now on nobody can write to it, and a part of it that the disk gives back
+ * changed is not read, but EIO. Reads all of it, on another thread. `descriptor`: opened for reading.
+ * Source: https://docs.kernel.org/filesystems/fsverity.html
+ * Errors: EOPNOTSUPP, ENOTTY, EINVAL the file system can't; EEXIST it is sealed already; ETXTBSY somebody may write to it; ENOSPC; EIO.
+ */
+export async function enableVerity(descriptor: number): Promise<void> {
+  const argument = Buffer.alloc(VERITY_ARGUMENT_BYTES);
+  argument.writeUInt32LE(VERITY_VERSION, 0);
+  argument.writeUInt32LE(FS_VERITY_HASH_ALG_SHA256, 4);
+  argument.writeUInt32LE(VERITY_BLOCK_BYTES, 8);
+  const subject = `${descriptor} FS_IOC_ENABLE_VERITY`;
+  await onAnotherThread(libc().ioctl, 'ioctl', subject, descriptor, FS_IOC_ENABLE_VERITY, argument);
+}
+
 /** A duplicate of `descriptor`, closed on exec, with the lowest free number that is not below `atLeast`. */
 export function duplicateDescriptor(descriptor: number, atLeast: number): number {
   return checked(libc().fcntl(descriptor, F_DUPFD_CLOEXEC, atLeast), 'fcntl F_DUPFD_CLOEXEC', String(descriptor));
@@ -200,6 +230,13 @@ export function flock(descriptor: number, mode: FlockMode): boolean {
  */
 export function forgetCachedPages(descriptor: number, offsetBytes: number, lengthBytes: number): void {
   libc().posix_fadvise(descriptor, offsetBytes, lengthBytes, POSIX_FADV_DONTNEED);
+}
+
+/** Sets the access time of a file to now, and nothing else of it. */
+export async function setAccessTimeToNow(path: string): Promise<void> {
+  // Two struct timespec: seconds and nanoseconds of the access, then of the modification.
+  const times = new BigInt64Array([0n, UTIME_NOW, 0n, UTIME_OMIT]);
+  await onAnotherThread(libc().utimensat, 'utimensat', path, AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 
 /** Two connected stream sockets, closed on exec. */

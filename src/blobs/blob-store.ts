@@ -23,14 +23,13 @@ import {
   stat,
   statfs,
   unlink,
-  utimes,
   writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
-import { flock } from '../libc.js';
+import { enableVerity, flock, setAccessTimeToNow } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { removeIfLeft, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
@@ -62,6 +61,8 @@ export interface LockedPartial {
 }
 
 const TWO_HEX = /^[0-9a-f]{2}$/;
+/** A file system without fs-verity, or not with blocks of our size. */
+const CANT_SEAL = new Set(['EOPNOTSUPP', 'ENOTSUP', 'ENOTTY', 'EINVAL', 'ENOSYS']);
 /** A partial file's place is cleared this often: what keeps coming back is not to be cleared. */
 const MAX_PARTIAL_ATTEMPTS = 3;
 
@@ -364,6 +365,25 @@ export class BlobStore {
     await syncFolder(dirname(this.layout.blob(sha256)));
   }
 
+  /**
+   * Has the kernel watch over a blob that was published, where its file system can (fs-verity): from then on nobody can write to
+   * it, and what the disk gives back changed is EIO instead of wrong bytes. False where it can't; that is no failure.
+   * Errors: those of the disk, which leave the blob as it was.
+   */
+  async seal(sha256: string): Promise<boolean> {
+    const opened = this.openBlob(sha256);
+    if (opened === undefined) return false;
+    try {
+      await enableVerity(opened.descriptor);
+      return true;
+    } catch (error) {
+      if (CANT_SEAL.has(systemErrorCode(error) ?? '')) return false;
+      throw error;
+    } finally {
+      closeSync(opened.descriptor);
+    }
+  }
+
   /** Removes an idle blob that is not pinned. False where it is, or someone holds it. */
   evict(sha256: string): Promise<boolean> {
     return this.remove(sha256, () => this.pins.has(sha256));
@@ -407,8 +427,9 @@ export class BlobStore {
   }
 
   /** Remembers that a blob was used now, for the order of eviction after a restart. */
-  async touch(sha256: string, modifiedSeconds: number): Promise<void> {
-    await utimes(this.layout.blob(sha256), Date.now() / 1000, modifiedSeconds);
+  async touch(sha256: string): Promise<void> {
+    // Nothing but that: the modification time tells of a change by somebody else.
+    await setAccessTimeToNow(this.layout.blob(sha256));
   }
 
   /** False where the disk of the cache is read-only: what is there can be served, and nothing fetched. */

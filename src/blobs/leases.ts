@@ -136,19 +136,19 @@ export class Leases {
         this.#leased.delete(sha256);
         closeSync(leased.descriptor);
         capacity.idle(sha256, leased.sizeBytes);
-        this.#touch(sha256, leased.modifiedSeconds);
+        this.#touch(sha256);
         // Nothing keeps it from being fetched anew any more.
         if (quarantine.get(sha256)?.cause === 'disk') void quarantine.remove(sha256);
       },
     };
   }
 
-  #touch(sha256: string, modifiedSeconds: number): void {
+  #touch(sha256: string): void {
     const { store, log } = this.#options;
     const now = Date.now();
     if (now - (this.#touchedAtMs.get(sha256) ?? 0) < TOUCH_INTERVAL_MS) return;
     this.#touchedAtMs.set(sha256, now);
-    const touch = store.touch(sha256, modifiedSeconds).catch((error: unknown) => {
+    const touch = store.touch(sha256).catch((error: unknown) => {
       log.debug({ blob: sha256, reason: messageOf(error) }, 'the last use of a blob could not be written down');
     });
     this.#touches.add(touch);
