@@ -15,6 +15,8 @@ import { Exposition } from './metrics/exposition.js';
 import type { MetricParts } from './metrics/families.js';
 import type { Measurements } from './metrics/measurements.js';
 import { processUse } from './metrics/process-use.js';
+import { statusPage } from './metrics/status-page.js';
+import { AgedValue, summarize } from './metrics/summary.js';
 import type { WebDocuments } from './metrics/web-server.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
@@ -45,6 +47,7 @@ export function daemonDocuments(parts: DaemonParts): {
   readonly webDocuments: WebDocuments;
 } {
   const exposition = new Exposition(() => metricParts(parts));
+  const coverage = new AgedValue(() => coverageOf(parts, undefined, false));
   return {
     documents: {
       '/status': () => statusOf(parts),
@@ -54,7 +57,14 @@ export function daemonDocuments(parts: DaemonParts): {
         return new TextDocument(contentType, text);
       },
     },
-    webDocuments: { '/metrics': () => exposition.scrape() },
+    webDocuments: {
+      '/': statusPage,
+      '/summary.json': async () => {
+        const summary = summarize(await statusOf(parts), await coverage.get());
+        return { contentType: 'application/json', text: JSON.stringify(summary) };
+      },
+      '/metrics': () => exposition.scrape(),
+    },
   };
 }
 
