@@ -1,10 +1,12 @@
 /** What a real daemon shows on its metrics port and its control socket. */
 
+import { readFileSync } from 'node:fs';
 import test, { type ExecutionContext } from 'ava';
 import { FAMILIES } from '../../src/daemon/metrics/families.js';
 import { version } from '../../src/version.js';
 import { eventually } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { packagePath } from '../support/paths.js';
 import { getText, Scrape } from '../support/scrape.js';
 import { smallPool } from '../support/small-pool.js';
 
@@ -84,3 +86,46 @@ test.serial(
     t.regex(stderr, new RegExp(`--metrics-port: port ${port} of 127\\.0\\.0\\.1 is taken`));
   },
 );
+
+/** What Prometheus adds to every series. */
+const ADDED_LABELS = ['instance', 'job', 'le'];
+
+interface Dashboard {
+  readonly panels: readonly { readonly targets?: readonly { readonly expr: string }[] }[];
+  readonly templating: { readonly list: readonly { readonly definition?: string }[] };
+  readonly annotations: { readonly list: readonly { readonly expr: string }[] };
+}
+
+test.serial('every metric and every label that the Grafana dashboard asks for is in a scrape', async (t) => {
+  const pool = await MountedPool.start(t, { ...smallPool(1), args: ['--metrics-port', '0'] });
+  t.is((await pool.run('cat', [pool.path('v/t0.sif')])).exitCode, 0);
+  t.is((await pool.tmaxfs(['reload', pool.mountpoint])).exitCode, 0);
+  const seen = await scrape(pool);
+  const { panels, templating, annotations } = JSON.parse(
+    readFileSync(packagePath('docs', 'grafana-dashboard.json'), 'utf8'),
+  ) as Dashboard;
+  const queries = [
+    ...panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
+    ...templating.list.flatMap(({ definition = '' }) => definition),
+    ...annotations.list.map(({ expr }) => expr),
+  ];
+  const asked = new Set(queries.flatMap((query) => query.match(/\b(?:tmaxfs|process)_[a-z_]+/g) ?? []));
+  t.deepEqual(
+    [...asked].filter((name) => !seen.names.has(name)),
+    [],
+  );
+  t.true(asked.size > 25, 'it shows nearly all there is');
+  for (const query of queries) {
+    const labels = [
+      ...Array.from(query.matchAll(/[{,]\s*([a-z_]+)=/g), ([, label = '']) => label),
+      ...Array.from(query.matchAll(/\bby \(([^)]*)\)/g), ([, list = '']) => list.split(/,\s*/)).flat(),
+    ];
+    const [name = ''] = query.match(/\b(?:tmaxfs|process)_[a-z_]+/) ?? [];
+    const known = [...ADDED_LABELS, ...seen.labelsOf(name)];
+    t.deepEqual(
+      labels.filter((label) => !known.includes(label)),
+      [],
+      query,
+    );
+  }
+});

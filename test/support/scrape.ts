@@ -26,6 +26,14 @@ export class Scrape {
     }
   }
 
+  /** Names of the labels that series of a metric have. */
+  labelsOf(name: string): readonly string[] {
+    const series = [...this.#values.keys()].filter((one) => one.startsWith(`${name}{`));
+    return [
+      ...new Set(series.flatMap((one) => Array.from(one.matchAll(/[{,]([a-z_]+)="/g), ([, label = '']) => label))),
+    ];
+  }
+
   /** Of a series as it is written, as `tmaxfs_fetches{phase="queued"}`. */
   value(series: string): number | undefined {
     return this.#values.get(series);
