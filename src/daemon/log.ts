@@ -2,6 +2,8 @@
  * Where log lines go: JSON, one a line, for machines and files; readable words where a person watches a terminal.
  * A file is bounded: it is rolled at `LOG_FILE_LIMIT`, and `OLD_LOG_FILES` older ones are kept.
  *
+ * Failures that repeat are counted (repeated-failures.ts).
+ *
  * A log that can't be written (a full disk, a terminal that has gone) never ends a daemon whose mount still works: lines
  * are lost, and what waits to be written is bounded.
  */
@@ -12,6 +14,7 @@ import { finished } from 'node:stream/promises';
 import { type DestinationStream, type Logger, type LoggerOptions, pino } from 'pino';
 import { createStream, type RotatingFileStream } from 'rotating-file-stream';
 import { makeFolder } from '../folders.js';
+import { type Failure, RepeatedFailures, type WriteLine } from './repeated-failures.js';
 import type { LogLevel } from './settings.js';
 
 const LOG_FILE_LIMIT = '20M';
@@ -24,6 +27,7 @@ const MAX_PENDING_BYTES = 1024 * 1024;
 const REOPEN_PAUSE_MS = 5_000;
 /** As pino counts. */
 const WARNING = 40;
+const ERROR = 50;
 /** Fields that a person has no use for on a terminal. */
 const HIDDEN_FIELDS = 'pid,hostname,settings';
 
@@ -38,10 +42,11 @@ type OnWarning = (words: string) => void;
 
 /** On standard error: JSON, or readable where that is a terminal. */
 export async function standardLog(level: LogLevel, onWarning: OnWarning): Promise<OpenLog> {
-  const close = async () => undefined;
+  const repeated = new RepeatedFailures();
+  const close = async () => repeated.flush();
   const standardError = pino.destination({ dest: 2, sync: true, maxLength: MAX_PENDING_BYTES });
   standardError.on('error', () => undefined);
-  if (!process.stderr.isTTY) return { log: logger(level, onWarning, standardError), close };
+  if (!process.stderr.isTTY) return { log: logger(level, onWarning, repeated, standardError), close };
   const { default: pretty } = await import('pino-pretty');
   const format = { ignore: HIDDEN_FIELDS, translateTime: 'SYS:HH:MM:ss', singleLine: true, colorize: true };
   // What pretty is given must not fail: it would give up for good.
@@ -51,14 +56,19 @@ export async function standardLog(level: LogLevel, onWarning: OnWarning): Promis
       done();
     },
   });
-  return { log: logger(level, onWarning, pretty({ ...format, destination })), close };
+  return { log: logger(level, onWarning, repeated, pretty({ ...format, destination })), close };
 }
 
 /** Into a file, rolled at a size limit. Errors: those of making its folder. */
 export function fileLog(level: LogLevel, path: string, onWarning: OnWarning): OpenLog {
   makeFolder(dirname(path));
   const file = new RolledFile(path);
-  return { log: logger(level, onWarning, file), close: () => file.close() };
+  const repeated = new RepeatedFailures();
+  const close = async () => {
+    repeated.flush();
+    await file.close();
+  };
+  return { log: logger(level, onWarning, repeated, file), close };
 }
 
 /** Given up where it can't be written, and opened anew a while later. */
@@ -101,7 +111,12 @@ class RolledFile implements DestinationStream {
   }
 }
 
-function logger(level: LogLevel, onWarning: OnWarning, destination: DestinationStream): Logger {
+function logger(
+  level: LogLevel,
+  onWarning: OnWarning,
+  repeated: RepeatedFailures,
+  destination: DestinationStream,
+): Logger {
   const options: LoggerOptions = {
     level,
     base: { pid: process.pid },
@@ -110,7 +125,9 @@ function logger(level: LogLevel, onWarning: OnWarning, destination: DestinationS
     hooks: {
       logMethod(args, method, number) {
         if (number >= WARNING || isRetry(args)) onWarning(wordsOfLine(args));
-        method.apply(this, args);
+        const failure = failureOf(args, number);
+        const write: WriteLine = (fields, words) => method.apply(this, [fields, words]);
+        if (failure === undefined || repeated.isFirst(failure, write)) method.apply(this, args);
       },
     },
   };
@@ -119,6 +136,17 @@ function logger(level: LogLevel, onWarning: OnWarning, destination: DestinationS
 
 function isRetry([fields]: readonly unknown[]): boolean {
   return typeof fields === 'object' && fields !== null && 'attempt' in fields;
+}
+
+/** What a line says of something that went wrong; undefined for other lines. */
+function failureOf(args: readonly unknown[], level: number): Failure | undefined {
+  if ((level < WARNING && !isRetry(args)) || level > ERROR) return undefined;
+  const [fields, words] = args;
+  if (typeof fields !== 'object' || fields === null || typeof words !== 'string') return undefined;
+  const text = (name: string): string => (name in fields ? String(Reflect.get(fields, name)) : '');
+  const [errno, source, reason] = [text('errno'), text('source'), text('reason') || text('code')];
+  if (errno === '' && reason === '') return undefined;
+  return { level, errno, source, words, reason };
 }
 
 /** A line is its words, or fields and then its words; the field `reason` says what led to it. */
