@@ -13,6 +13,7 @@ import { constants } from 'node:os';
 export const MS_RDONLY = 1;
 export const MS_NOSUID = 2;
 export const MS_NODEV = 4;
+export const MS_NOEXEC = 8;
 /** Flags of umount2(2), from <sys/mount.h>. */
 export const MNT_DETACH = 2;
 export const UMOUNT_NOFOLLOW = 8;
@@ -108,6 +109,7 @@ interface Bindings {
   recvmsg: Call<[number, MessageHeader, number]>;
   getxattr: Call<[string, string, Buffer, number]>;
   lgetxattr: Call<[string, string, Buffer, number]>;
+  setsid: () => number;
   _exit: (code: number) => void;
 }
 
@@ -148,6 +150,7 @@ function bind(): Bindings {
     recvmsg: library.func('recvmsg', 'int64_t', ['int', koffi.inout(koffi.pointer(messageHeader)), 'int']),
     getxattr: library.func('int64_t getxattr(const char *, const char *, void *, size_t)'),
     lgetxattr: library.func('int64_t lgetxattr(const char *, const char *, void *, size_t)'),
+    setsid: library.func('int setsid()'),
     _exit: library.func('void _exit(int)'),
   };
 }
@@ -203,6 +206,11 @@ export async function enableVerity(descriptor: number): Promise<void> {
 /** A duplicate of `descriptor`, closed on exec, with the lowest free number that is not below `atLeast`. */
 export function duplicateDescriptor(descriptor: number, atLeast: number): number {
   return checked(libc().fcntl(descriptor, F_DUPFD_CLOEXEC, atLeast), 'fcntl F_DUPFD_CLOEXEC', String(descriptor));
+}
+
+/** setsid(2): apart from the terminal and the process group that this process was started in. EPERM it leads a group already. */
+export function startSession(): void {
+  checked(libc().setsid(), 'setsid', '');
 }
 
 /** flock(2) modes; those ending in "NonBlocking" do not wait for another holder. */

@@ -16,8 +16,11 @@ import {
   revisionOption,
 } from './option.js';
 
-/** Adds `mount`, `unmount` and `reload`. */
-export function defineMount(tmaxfs: Command): void {
+/** Node, this program, `mount`. */
+const WORDS_BEFORE_OPTIONS = 3;
+
+/** Adds `mount`, `unmount` and `reload`. `argv`: of the command that is run, to be handed to a daemon in the background. */
+export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
   tmaxfs
     .command('mount')
     .description('mount a pool; returns when its tree is readable')
@@ -72,6 +75,9 @@ export function defineMount(tmaxfs: Command): void {
     .addOption(option('--driver <name>', 'how the kernel is spoken to').choices(DRIVERS).default('auto'))
     .addOption(flag(ALLOW_OTHER, 'let other users in').default(process.getuid?.() === 0, 'yes for root, else no'))
     .addOption(flag('--no-allow-other', 'keep other users out'))
+    .addOption(
+      flag('--noexec', 'let nothing on it be executed directly (apptainer runs images all the same)').default(false),
+    )
     .addOption(option('--uid <number>', 'owner shown for every file (default: this user)'))
     .addOption(option('--gid <number>', 'group shown for every file (default: this group)'))
     .addOption(flag('--offline', 'serve what is on this disk, ask no network').default(false))
@@ -91,7 +97,7 @@ export function defineMount(tmaxfs: Command): void {
     )
     .addOption(option('--log-level <level>', 'least level that is logged').choices(LOG_LEVELS).default('info'))
     .action(async (mountpoint: string, options) =>
-      (await import('./mount.js')).mount({ ...options, mountpoint }, argvTail()),
+      (await import('./mount.js')).mount({ ...options, mountpoint }, argv.slice(WORDS_BEFORE_OPTIONS)),
     );
 
   tmaxfs
@@ -109,9 +115,4 @@ export function defineMount(tmaxfs: Command): void {
     .description('look for a newer commit of the revision now, and show it')
     .argument('[mountpoint]', 'may be left out where there is one')
     .action(async (mountpoint: string | undefined) => (await import('./reload.js')).reloadCommand(mountpoint));
-}
-
-/** The words after `mount`, to be handed to a daemon in the background unchanged. */
-function argvTail(): readonly string[] {
-  return process.argv.slice(3);
 }

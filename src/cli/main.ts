@@ -20,14 +20,23 @@ const EXIT_USAGE = 2;
 
 /** Runs one command line, and ends the process with its exit code. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
+  await runToEnd(() => program(argv).parseAsync([...argv]));
+}
+
+/** Runs `action`, says what it throws, and ends the process. `translate`: for a caller that has other exit codes. */
+export async function runToEnd(
+  action: () => Promise<unknown>,
+  translate: (exitCode: number) => number = (exitCode) => exitCode,
+): Promise<void> {
   endWhenNobodyReads();
   try {
-    await program().parseAsync([...argv]);
+    await action();
   } catch (error) {
     process.exitCode = exitCodeOf(error);
     // Commander has written its own words already.
     if (!(error instanceof CommanderError)) process.stderr.write(`tmaxfs: ${printable(wordsOf(error))}\n`);
   }
+  process.exitCode = translate(Number(process.exitCode ?? 0));
   await endProcess();
 }
 
@@ -39,14 +48,15 @@ function exitCodeOf(error: unknown): number {
   return isUsage ? EXIT_USAGE : EXIT_FAILED;
 }
 
-function program(): Command {
+/** All commands. `argv`: as in `process.argv`, where one of them is to be run. */
+export function program(argv: readonly string[] = []): Command {
   const tmaxfs = new Command('tmaxfs')
     .description('Mounts a pool of Apptainer images: fetched on open, proven before exposure, cached on this disk.')
     .version(version)
     .exitOverride()
     .showHelpAfterError('(run with --help for the options)');
 
-  defineMount(tmaxfs);
+  defineMount(tmaxfs, argv);
   defineObservation(tmaxfs);
   defineImages(tmaxfs);
   defineCache(tmaxfs);

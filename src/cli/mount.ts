@@ -45,9 +45,9 @@ async function startInBackground(settings: Settings, logFile: string, args: read
   const executable = fileURLToPath(new URL('bin/tmaxfs.js', packageRoot));
   // In front of the user's words, which may hold a "--".
   const words = ['mount', '--foreground', '--log-file', logFile, ...args];
-  // What is not a log line (a crash of Node itself) goes into the log file too.
+  // What is not a log line (a crash of Node itself) goes into the log file too. In this process group, until it has mounted:
+  // an automount lets nobody through to its mount point but the group that it has called.
   const daemon = spawn(process.execPath, [executable, ...words], {
-    detached: true,
     stdio: ['ignore', output, output, 'ipc'],
   });
   closeSync(output);

@@ -10,7 +10,7 @@ import { ServiceReport } from '../daemon/service-report.js';
 import type { Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError, wordsOf } from '../errors.js';
 import { checkMountpoint } from '../fuse/mounts.js';
-import { exitNow } from '../libc.js';
+import { exitNow, startSession } from '../libc.js';
 import { onLostOutput } from './process-end.js';
 import { reportStart } from './start-report.js';
 
@@ -48,6 +48,7 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
       lock.release();
     }
     process.off('disconnect', callOff);
+    if (process.send !== undefined) leaveStarter(output.log);
     await serveUntilEnd(daemon, output, service, starting.signal);
   } catch (error) {
     if (starting.signal.aborted) {
@@ -64,6 +65,15 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
   } finally {
     endWithin(CLOSE_LIMIT_MS);
     await output?.close();
+  }
+}
+
+/** What ends the starter's terminal or process group from now on does not end the daemon. */
+function leaveStarter(log: OpenLog['log']): void {
+  try {
+    startSession();
+  } catch (error) {
+    log.warn({ reason: messageOf(error) }, 'the daemon stays in the session of who started it');
   }
 }
 

@@ -285,6 +285,7 @@ async function startDaemon(
     mountpoint: settings.mountpoint,
     fsName: settings.repository,
     allowOther: settings.allowOther,
+    noExec: settings.noExec,
     driver: settings.driver,
     passthrough: 'auto',
     readThreads: READ_THREADS,

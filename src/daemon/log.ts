@@ -28,6 +28,7 @@ const REOPEN_PAUSE_MS = 5_000;
 /** As pino counts. */
 const WARNING = 40;
 const ERROR = 50;
+const FATAL = 60;
 /** Fields that a person has no use for on a terminal. */
 const HIDDEN_FIELDS = 'pid,hostname,settings';
 
@@ -124,7 +125,8 @@ function logger(
     formatters: { level: (label: string) => ({ level: label }) },
     hooks: {
       logMethod(args, method, number) {
-        if (number >= WARNING || isRetry(args)) onWarning(wordsOfLine(args));
+        // The last words of one that ends are no warning.
+        if ((number >= WARNING && number < FATAL) || isRetry(args)) onWarning(wordsOfLine(args));
         const failure = failureOf(args, number);
         const write: WriteLine = (fields, words) => method.apply(this, [fields, words]);
         if (failure === undefined || repeated.isFirst(failure, write)) method.apply(this, args);

@@ -37,6 +37,7 @@ export interface MountWords {
   readonly follow?: string | undefined;
   readonly driver: string;
   readonly allowOther: boolean;
+  readonly noexec: boolean;
   readonly uid?: string | undefined;
   readonly gid?: string | undefined;
   readonly offline: boolean;
@@ -77,6 +78,8 @@ export interface Settings {
   readonly followMs: number | undefined;
   readonly driver: Driver;
   readonly allowOther: boolean;
+  /** Nothing on the mount can be executed directly. */
+  readonly noExec: boolean;
   readonly uid: number;
   readonly gid: number;
   readonly offline: boolean;
@@ -166,6 +169,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
       words.follow === undefined || words.follow === 'off' ? undefined : named('--follow', parsePeriodMs, words.follow),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
     allowOther: words.allowOther,
+    noExec: words.noexec,
     uid: userId(words.uid, '--uid') ?? process.getuid?.() ?? 0,
     gid: userId(words.gid, '--gid') ?? process.getgid?.() ?? 0,
     offline: words.offline || isYes(environment['HF_HUB_OFFLINE']),

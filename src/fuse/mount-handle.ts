@@ -11,6 +11,8 @@ export interface MountOptions {
   readonly fsName: string;
   /** Whether users other than the mounting one may use the mount. */
   readonly allowOther: boolean;
+  /** Nothing on the mount can be executed. */
+  readonly noExec?: boolean;
   /** `auto`: the kernel driver, or fuse-native where that can't run. */
   readonly driver: 'auto' | DriverName;
   /** `auto`: where the kernel allows it. */

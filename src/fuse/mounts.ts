@@ -7,6 +7,8 @@ import { livenessOf } from './liveness.js';
 import { MOUNT_TYPE, topMountAt } from './mount-table.js';
 import { unmount } from './unmount.js';
 
+/** What an automount lays on a mount point, to be mounted over. */
+const AUTOMOUNT_TYPE = 'autofs';
 /** How many dead mounts are taken off one mount point: each start after a crash may have left one. */
 const MAX_DEAD_MOUNTS = 16;
 
@@ -21,6 +23,8 @@ export async function checkMountpoint(mountpoint: string): Promise<'free' | 'dea
     await checkDirectory(mountpoint);
     return 'free';
   }
+  // Not looked into: whoever opens it is kept waiting for the very mount that is to be made.
+  if (existing.type === AUTOMOUNT_TYPE) return 'free';
   if (existing.type !== MOUNT_TYPE) {
     throw refusal(
       'EBUSY',

@@ -19,6 +19,7 @@ const WORDS: MountWords = {
   minSpeed: '16K',
   driver: 'auto',
   allowOther: false,
+  noexec: false,
   offline: false,
   logLevel: 'info',
 };

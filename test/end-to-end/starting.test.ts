@@ -132,6 +132,13 @@ test.serial('the words of mount may hold a "--", and its log file is where statu
   rmSync(pool.logFile);
 });
 
+test.serial('a daemon in the background leaves the session of who started it', async (t) => {
+  const pool = await MountedPool.start(t, smallPool(1));
+  const { pid } = await pool.status();
+  const { stdout } = await execa('ps', ['-o', 'pgid=,sid=', '-p', String(pid)]);
+  t.deepEqual(stdout.trim().split(/\s+/), [String(pid), String(pid)]);
+});
+
 test.serial('a cache that most images can never fit into is warned of', async (t) => {
   const pool = await MountedPool.prepare(t, { ...smallPool(2), args: ['--cache-size', '1K'] });
   const { exitCode, stdout } = await pool.tryMount();

@@ -102,6 +102,17 @@ for (const driver of ['kernel', 'fuse-native'] as const) {
     t.is(await pythonValue('ordinary', script, open.config.mountpoint), null);
   });
 
+  test.serial(`what is mounted without execution can't be executed, and else it can (${driver})`, async (t) => {
+    for (const user of ['root', 'ordinary'] as const) {
+      for (const noExec of [false, true]) {
+        const { server, config } = await unmounted(t, { driver, noExec }, [], user);
+        await server.start(config);
+        // statvfs(3): ST_NOEXEC is 8.
+        t.is(await pythonValue(user, 'out(os.statvfs(args[0]).f_flag & 8)', config.mountpoint), noExec ? 8 : 0, user);
+      }
+    }
+  });
+
   test.serial(
     `a name with commas, spaces and backslashes is shown as the source of the mount (${driver})`,
     async (t) => {

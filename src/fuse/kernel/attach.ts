@@ -2,7 +2,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { messageOf, systemErrorCode, TmaxError } from '../../errors.js';
-import { MS_NODEV, MS_NOSUID, MS_RDONLY, mount } from '../../libc.js';
+import { MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, mount } from '../../libc.js';
 import { DEVICE_REMEDY, mountAsUser } from '../fusermount.js';
 import { MOUNT_TYPE } from '../mount-table.js';
 import { MAX_READ_BYTES } from '../protocol/negotiation.js';
@@ -15,6 +15,7 @@ export interface AttachOptions {
   readonly mountpoint: string;
   readonly fsName: string;
   readonly allowOther: boolean;
+  readonly noExec?: boolean;
 }
 
 /** Mounts and returns the descriptor of /dev/fuse, which the caller owns. Nothing is served yet. */
@@ -23,13 +24,21 @@ export async function attach(options: AttachOptions): Promise<number> {
   const common = ['default_permissions', `max_read=${MAX_READ_BYTES}`, ...(options.allowOther ? ['allow_other'] : [])];
   if (uid !== 0) {
     const [, subtype = ''] = MOUNT_TYPE.split('.');
-    const ours = ['ro', 'nosuid', 'nodev', `fsname=${options.fsName}`, `subtype=${subtype}`];
+    const ours = [
+      'ro',
+      'nosuid',
+      'nodev',
+      ...(options.noExec ? ['noexec'] : []),
+      `fsname=${options.fsName}`,
+      `subtype=${subtype}`,
+    ];
     return mountAsUser(options.mountpoint, [...ours, ...common]);
   }
   const device = openDevice();
   try {
     const data = [`fd=${device}`, `rootmode=${ROOT_MODE}`, `user_id=${uid}`, `group_id=${gid}`, ...common].join(',');
-    mount(options.fsName, options.mountpoint, MOUNT_TYPE, MS_RDONLY | MS_NOSUID | MS_NODEV, data);
+    const flags = MS_RDONLY | MS_NOSUID | MS_NODEV | (options.noExec ? MS_NOEXEC : 0);
+    mount(options.fsName, options.mountpoint, MOUNT_TYPE, flags, data);
     return device;
   } catch (error) {
     closeSync(device);

@@ -77,7 +77,7 @@ async function loadFuseNative(): Promise<FuseClass> {
   }
 }
 
-function mountArguments(fileSystem: FileSystem, { fsName, allowOther }: MountOptions): readonly string[] {
+function mountArguments(fileSystem: FileSystem, { fsName, allowOther, noExec }: MountOptions): readonly string[] {
   const timeoutSeconds = fileSystem.timeouts.nameMs / MS_PER_SECOND;
   return [
     'ro',
@@ -90,6 +90,7 @@ function mountArguments(fileSystem: FileSystem, { fsName, allowOther }: MountOpt
     `subtype=${MOUNT_TYPE.split('.')[1] ?? ''}`,
     escapeOption(`fsname=${fsName}`),
     ...(allowOther ? ['allow_other'] : []),
+    ...(noExec ? ['noexec'] : []),
   ];
 }
 
