@@ -4,8 +4,9 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { lstat, readdir, unlink } from 'node:fs/promises';
-import { join } from 'node:path';
+import { constants } from 'node:fs';
+import { lstat, open, readdir, rename, rm, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { systemErrorCode } from './errors.js';
 
 const SUFFIX = '.tmp';
@@ -19,6 +20,35 @@ export function temporaryFor(path: string): string {
 
 export function isTemporary(name: string): boolean {
   return name.endsWith(SUFFIX);
+}
+
+/** Gives a file its next content, whole and for good: whatever happens, it is the one before or this one. */
+export async function replaceFile(path: string, text: string): Promise<void> {
+  const temporary = temporaryFor(path);
+  try {
+    const file = await open(temporary, 'wx', 0o644);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  await syncFolder(dirname(path));
+}
+
+/** Lets the names in a folder last. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }
 
 /** Removes the temporaries that earlier processes have left in a folder. Errors: those of the disk, but for a read-only one. */

@@ -152,9 +152,9 @@ export class BlobCache {
       `a blob in the cache is damaged: ${finding.message}; it is removed, and fetched anew at its next open`,
     );
     this.#proven.distrust(sha256);
-    await this.#options.store.withdrawProof(sha256);
+    const isGone = await this.#options.store.removeDamaged(sha256);
     this.#proven.forget(sha256);
-    if (await this.#options.store.remove(sha256)) this.#capacity.forget(sha256);
+    if (isGone) this.#capacity.forget(sha256);
   }
 
   /** Removes a blob from the disk, unless somebody uses or keeps it. Errors: those of the disk. */

@@ -154,7 +154,7 @@ async function proveStored(
     throw await refuse(environment, address, { cause: 'disk', level, finding, source: 'cache' });
   }
   log.warn({ blob: sha256, path, ...finding }, `${words}; it is removed and fetched anew`);
-  await store.remove(sha256);
+  await store.removeDamaged(sha256);
   proven.forget(sha256);
   capacity.forget(sha256);
   return false;

@@ -18,12 +18,10 @@ import {
   mkdir,
   open,
   readdir,
-  rename,
   rm,
   stat,
   statfs,
   unlink,
-  writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
@@ -31,12 +29,11 @@ import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { enableVerity, flock, setAccessTimeToNow } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
-import { removeIfLeft, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
+import { removeIfLeft, removeLeftTemporaries, replaceFile, syncFolder } from '../temporary-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
 import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
 import { isStrange, readSmallFile, removeStray, renameOver } from './small-file.js';
-import { syncFolder } from './sync-folder.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -414,6 +411,22 @@ export class BlobStore {
     }
   }
 
+  /**
+   * Takes a damaged blob out of service and removes it, for good: no power cut brings it back, beside its own proof or that of
+   * its successor. False where someone holds it; then it is without a proof.
+   */
+  async removeDamaged(sha256: string): Promise<boolean> {
+    await this.withdrawProof(sha256);
+    if (!(await this.remove(sha256))) return false;
+    try {
+      await syncFolder(dirname(this.layout.blob(sha256)));
+    } catch (error) {
+      // Somebody has removed the folder with all that was in it.
+      if (!isStrange(error)) throw error;
+    }
+    return true;
+  }
+
   /** Removes a partial file that nobody is writing. False where someone is. */
   async removePartial(sha256: string): Promise<boolean> {
     const partial = await this.lockPartial(sha256);
@@ -491,9 +504,8 @@ async function claim({ root }: CacheLayout): Promise<void> {
       { source: 'cache', level: 'error' },
     );
   }
-  const temporary = temporaryFor(tag);
-  await writeFile(temporary, TAG, { flag: 'wx', mode: 0o644 });
-  await rename(temporary, tag);
+  // Synced before anything else is made: a power cut that left the rest without it would leave a folder of nobody's.
+  await replaceFile(tag, TAG);
 }
 
 /** What others can write into can't be trusted to hold what was proven. */

@@ -6,11 +6,11 @@
  * parsed as strictly as what came from the network.
  */
 
-import { mkdir, open, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode, TmaxError } from '../errors.js';
-import { removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
+import { removeLeftTemporaries, replaceFile } from '../temporary-file.js';
 import { buildCatalog, type Catalog, type CatalogSources, type ListedFile } from './catalog.js';
 
 /** Catalogs kept per repository; those used longest ago go first. */
@@ -180,29 +180,6 @@ function parseJson<Shape extends v.GenericSchema>(
   }
   const parsed = v.safeParse(shape, json);
   return parsed.success ? parsed.output : undefined;
-}
-
-async function replaceFile(path: string, text: string): Promise<void> {
-  const temporary = temporaryFor(path);
-  try {
-    const file = await open(temporary, 'wx', 0o644);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
-  const folder = await open(join(path, '..'), 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }
 
 async function removeOldest(folder: string, keep: number): Promise<void> {

@@ -13,6 +13,7 @@ import { TmaxError } from '../../src/errors.js';
 import type { BlobAddress } from '../../src/sources/source.js';
 import { verifyImage } from '../../src/verify/verify.js';
 import { FolderSource } from './folder-source.js';
+import { provingAfterwards } from './proving-afterwards.js';
 import { Random } from './random.js';
 
 export interface CacheTask {
@@ -115,7 +116,7 @@ async function run(task: CacheTask): Promise<void> {
     store,
     limits: { limitBytes: task.limitBytes, reserveFreeBytes: 0, leasePatienceMs: 50 },
     sources: [source],
-    prover: { verify: verifyImage },
+    prover: provingAfterwards({ verify: verifyImage }),
     verifierVersion: 1,
     level: 'structure',
     openTimeoutMs: 60_000,

@@ -36,6 +36,7 @@ const DEFAULT_WORDS: MountWords = {
   minSpeed: '16K',
   driver: 'auto',
   allowOther: false,
+  noexec: false,
   offline: false,
   logLevel: 'info',
 };
