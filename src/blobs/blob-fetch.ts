@@ -109,13 +109,15 @@ async function fetchLocked(
   const { store } = environment;
   const partial = await store.lockPartial(address.sha256);
   if (partial === undefined) return undefined;
+  let result: FetchResult | undefined;
   try {
     // Somebody may have published it between the look at the disk and the lock.
     if (isProven(environment, address)) {
       await rm(partial.path, { force: true });
       return FOUND_ON_DISK;
     }
-    return await fetchInto(environment, partial, address, progress, signal);
+    result = await fetchInto(environment, partial, address, progress, signal);
+    return result;
   } catch (thrown) {
     const error = diskError(thrown, `the fetch of ${address.path} failed`);
     // What a failing disk shows of a file may come from memory alone.
@@ -125,6 +127,17 @@ async function fetchLocked(
     throw error;
   } finally {
     onLeft(await store.release(partial));
+    // Not before: it must not be open for writing.
+    if (result !== undefined) await seal(environment, address);
+  }
+}
+
+/** A blob is proven and ready whether or not the kernel watches over it. Never rejects. */
+async function seal({ store, log }: FetchEnvironment, { sha256, path }: BlobAddress): Promise<void> {
+  try {
+    await store.seal(sha256);
+  } catch (error) {
+    log.warn({ blob: sha256, path, reason: messageOf(error) }, 'the kernel could not be told to watch over a blob');
   }
 }
 

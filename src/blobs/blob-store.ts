@@ -374,8 +374,9 @@ export class BlobStore {
       await enableVerity(opened.descriptor);
       return true;
     } catch (error) {
-      if (CANT_SEAL.has(systemErrorCode(error) ?? '')) return false;
-      throw error;
+      const code = systemErrorCode(error) ?? '';
+      if (code !== 'EEXIST' && !CANT_SEAL.has(code)) throw error;
+      return code === 'EEXIST';
     } finally {
       closeSync(opened.descriptor);
     }
