@@ -178,9 +178,10 @@ export class BlobCache {
     await this.#options.store.pins.add(blobs);
   }
 
-  /** Errors: those of the disk. */
+  /** What only pins have kept above the limits goes. Errors: those of the disk. */
   async unpin(blobs: Iterable<string>): Promise<void> {
     await this.#options.store.pins.remove(blobs);
+    await this.#capacity.shrink();
   }
 
   /** Whether a blob is on disk, whoever brought it, proven or not. */

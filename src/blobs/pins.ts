@@ -46,6 +46,8 @@ export class Pins {
       }
     }
     await syncFolder(this.#layout.pins);
+    // Its own name too: it may have been made just now.
+    await syncFolder(this.#layout.root);
   }
 
   /** Errors: those of the disk. */

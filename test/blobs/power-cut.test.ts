@@ -6,8 +6,7 @@
 import { createHash } from 'node:crypto';
 import { fstatSync, mkdirSync, readSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import test, { type ExecutionContext } from 'ava';
-import { execa } from 'execa';
+import test from 'ava';
 import { pino } from 'pino';
 import { BlobCache } from '../../src/blobs/blob-cache.js';
 import { BlobStore } from '../../src/blobs/blob-store.js';
@@ -20,21 +19,13 @@ import { PowerCut } from '../support/power-cut.js';
 import { provingAfterwards } from '../support/proving-afterwards.js';
 import { anySeed, Random } from '../support/random.js';
 import { sha256Of, tinyImage } from '../support/sif-writer.js';
+import { memoryDisk } from '../support/small-disk.js';
 import { type DiskOperation, recordOperations } from '../support/system-calls.js';
-import { temporaryFolder } from '../support/temporary.js';
 
 const IMAGES = 4;
 const PAYLOAD_BYTES = 60_000;
 /** Every so many states it is not only looked at what is there, but all is fetched again too. */
 const STATES_PER_REFETCH = 6;
-
-/** A folder in memory: thousands of states are written and synced. */
-async function memoryFolder(t: ExecutionContext): Promise<string> {
-  const folder = temporaryFolder(t);
-  await execa('mount', ['-t', 'tmpfs', 'tmpfs', folder]);
-  t.teardown(() => execa('umount', ['--lazy', folder]));
-  return folder;
-}
 
 function makePool(pool: string): BlobAddress[] {
   mkdirSync(pool);
@@ -85,7 +76,7 @@ test('whenever the power goes, a blob is there whole and proven, or not at all; 
   const seed = anySeed();
   t.log(`seed ${seed}`);
   const random = new Random(seed);
-  const folder = await memoryFolder(t);
+  const folder = await memoryDisk(t);
   const [root, pool] = [join(folder, 'cache'), join(folder, 'pool')];
   const images = makePool(pool);
   const program = supportProgram('recorded-cache');
@@ -118,6 +109,11 @@ test('whenever the power goes, a blob is there whole and proven, or not at all; 
       await cache.close();
     }
   }
+  const pin = join(root, 'pins', images[IMAGES - 1]?.sha256 ?? '');
+  t.true(
+    disk.states(random).every(({ paths }) => paths.has(pin)),
+    'a pin that was set stays',
+  );
   t.log(`${operations.length} calls, ${seen.size} states, ${found} images were served`);
   t.true(seen.size > operations.length && found > seen.size);
 });

@@ -1,6 +1,6 @@
 /** What must hold of a cache directory at every moment, whoever was killed on it: looked at as a stranger would. */
 
-import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
+import { type Dirent, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { sha256Of } from './sif-writer.js';
 
@@ -67,8 +67,9 @@ export function judgeCache(root: string, images: ReadonlyMap<string, PoolImage>,
   return { faults, partials, temporaries, orphans };
 }
 
+/** Of a process that was killed early, not all folders are there yet. */
 function entries(folder: string): Dirent[] {
-  return readdirSync(folder, { withFileTypes: true });
+  return existsSync(folder) ? readdirSync(folder, { withFileTypes: true }) : [];
 }
 
 const pathOf = ({ parentPath, name }: Dirent): string => join(parentPath, name);

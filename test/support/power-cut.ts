@@ -32,6 +32,8 @@ interface NameChange {
 export interface DiskState {
   /** The same for states that can't be told apart. */
   readonly fingerprint: string;
+  /** Of all files and folders. */
+  readonly paths: ReadonlySet<string>;
   /** Makes `root`, which must not exist, what the disk holds. */
   write(): void;
 }
@@ -123,6 +125,7 @@ export class PowerCut {
     }
     return {
       fingerprint: hash.digest('hex'),
+      paths: new Set(names.keys()),
       write: () => {
         rmSync(this.#root, { recursive: true, force: true });
         for (const { path, file } of entries) {

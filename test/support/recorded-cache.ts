@@ -49,6 +49,7 @@ async function callOff(address: BlobAddress): Promise<void> {
   while (cache.isFetching) await new Promise(setImmediate);
 }
 
+await cache.pin([fourth.sha256]);
 await Promise.all([open(first), open(second)]);
 await open(third);
 await callOff(fourth);

@@ -77,3 +77,11 @@ async function mountImage(t: Lifetime, folder: string, image: string): Promise<s
   t.teardown(() => execa('umount', ['--lazy', mountpoint], { reject: false }));
   return mountpoint;
 }
+
+/** A file system in memory: what is synced there costs nothing. */
+export async function memoryDisk(t: Lifetime): Promise<string> {
+  const folder = temporaryFolder(t);
+  await execa('mount', ['-t', 'tmpfs', 'tmpfs', folder]);
+  t.teardown(() => execa('umount', ['--lazy', folder]));
+  return folder;
+}
