@@ -299,6 +299,12 @@ export class Capacity {
       this.#onEvict(sha256, sizeBytes);
       return sizeBytes;
     }
+    // A pin keeps nothing that another process has removed before.
+    for (const [sha256, sizeBytes] of [...this.#idle.entries()]) {
+      if (!pinned.has(sha256) || this.#store.isThere(sha256)) continue;
+      this.forget(sha256);
+      return sizeBytes;
+    }
     if (failures.length > 0) throw diskError(failures[0], 'no room could be made in the cache');
     return undefined;
   }

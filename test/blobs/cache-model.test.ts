@@ -7,6 +7,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import { BLOCK_BYTES, bendTime, cacheCommands, type PoolOfImages, RealCache } from '../support/cache-commands.js';
 import { CacheModel } from '../support/cache-model.js';
+import { SharedModel, sharedCommands } from '../support/shared-commands.js';
 import { memoryDisk } from '../support/small-disk.js';
 
 /** In blocks. */
@@ -44,6 +45,31 @@ test('opens, closes, prefetches, evictions, pins, limits, restarts and kills: th
         counter += [...commands].length;
       } finally {
         await real.end();
+      }
+    }),
+    { numRuns: RUNS },
+  );
+  t.log(`${counter} commands in ${run} runs`);
+  t.true(counter > RUNS);
+});
+
+test('two caches on one directory: what either holds stays, what is there is fetched by neither, all bytes are right', async (t) => {
+  const disk = await memoryDisk(t);
+  const pool = makePool(join(disk, 'pool'));
+  let run = 0;
+  let counter = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.tuple(LIMITS, LIMITS), sharedCommands(pool.images.length), async (blocks, commands) => {
+      run += 1;
+      const limits = blocks.map((limit) => limit * BLOCK_BYTES);
+      const root = join(disk, `cache-${run}`);
+      const caches = [new RealCache(root, pool), new RealCache(root, pool)] as const;
+      for (const [index, cache] of caches.entries()) await cache.start(limits[index] ?? 0);
+      try {
+        await fc.asyncModelRun(() => ({ model: new SharedModel(limits), real: caches }), commands);
+        counter += [...commands].length;
+      } finally {
+        for (const cache of caches) await cache.end();
       }
     }),
     { numRuns: RUNS },
