@@ -20,3 +20,11 @@ for (const part of [1, 2, 3, 4]) {
     t.is(summary.rounds, ROUNDS);
   });
 }
+
+test.serial(`${ROUNDS / 2} kills of two busy caches on one directory leave nothing wrong`, async (t) => {
+  const seed = anySeed();
+  t.log(`seed ${seed}`);
+  const summary = await crashRounds(temporaryFolder(t), ROUNDS / 2, seed, 2);
+  t.log(JSON.stringify(summary));
+  t.is(summary.rounds, ROUNDS / 2);
+});

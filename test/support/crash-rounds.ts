@@ -18,7 +18,7 @@ const IMAGES = 12;
 const MAX_PAYLOAD_BYTES = 200_000;
 /** Room for about a third of the pool, and for the largest image twice. */
 const LIMIT_BYTES = 500_000;
-/** Counted from when it is told to begin; its start takes about a third of that. */
+/** Counted from when it has opened its cache, now and then from when it is told to. */
 const MAX_LIFE_MS = 150;
 const CHILD_LIMIT_MS = 60_000;
 /** Faults that are told of; the first says most. */
@@ -34,57 +34,60 @@ export interface CrashSummary {
   readonly temporaries: number;
 }
 
-/** Runs in `folder`, which is to be empty. Errors: what is wrong, with the round and the seed that led to it. */
-export async function crashRounds(folder: string, rounds: number, seed: number): Promise<CrashSummary> {
+/**
+ * Runs in `folder`, which is to be empty, with so many processes at a time on the one cache. Errors: what is wrong, with the
+ * round and the seed that led to it.
+ */
+export async function crashRounds(folder: string, rounds: number, seed: number, processes = 1): Promise<CrashSummary> {
   const random = new Random(seed);
   const root = join(folder, 'cache');
   const { images, task } = makePool(folder, root);
   const summary = { rounds, killedAtStart: 0, resumed: 0, temporaries: 0 };
+  // Each of them obeys its limit, and knows of the others only what it has come across.
+  const limitBytes = processes * LIMIT_BYTES;
   let before: CacheJudgement | undefined;
-  let next = CacheProcess.start();
+  const judge = (where: string, team: readonly CacheProcess[]): CacheJudgement => {
+    const judgement = judgeCache(root, images, limitBytes);
+    const resumed = processes === 1 ? team.flatMap((process) => process.wrongResume(before)) : [];
+    const faults = [...team.flatMap((process) => process.faults), ...judgement.faults, ...resumed];
+    if (faults.length > 0) throw new Error(`${where}: ${faults.slice(0, MAX_FAULTS).join('\n')}`);
+    return judgement;
+  };
+  const startTeam = () => Array.from({ length: processes }, () => CacheProcess.start());
+  let next = startTeam();
   try {
     for (let round = 1; round <= rounds; round += 1) {
-      const current = next;
-      // Its start costs more than a round: it loads while this one is at work.
-      next = CacheProcess.start();
-      const where = `round ${round} of seed ${seed}`;
-      await current.begin({ ...task, kind: 'load', seed: random.below(2 ** 31) });
-      await delay(random.next() * MAX_LIFE_MS);
-      await current.kill();
-      before = checked(where, current, root, images, before);
-      if (!current.isOpen) summary.killedAtStart += 1;
+      const team = next;
+      // Their start costs more than a round: they load while these are at work.
+      next = startTeam();
+      await Promise.all(
+        team.map(async (process) => {
+          const [load, lifeMs] = [random.below(2 ** 31), random.next() * MAX_LIFE_MS];
+          const isAtStart = random.below(4) === 0;
+          await process.begin({ ...task, kind: 'load', seed: load });
+          if (!isAtStart) await process.opened;
+          await delay(lifeMs);
+          await process.kill();
+        }),
+      );
+      before = judge(`round ${round} of seed ${seed}`, team);
+      summary.killedAtStart += team.filter(({ isOpen }) => !isOpen).length;
+      summary.resumed += team.filter(({ resumedBytes }) => resumedBytes > 0).length;
       summary.temporaries = before.temporaries.length;
-      summary.resumed += current.resumedBytes > 0 ? 1 : 0;
     }
     // So old that nobody can be writing them any more.
     for (const path of [...(before?.temporaries ?? []), ...(before?.orphans ?? [])]) utimesSync(path, 0, 0);
-    await next.begin({ ...task, kind: 'all', seed });
-    await next.end();
-    const after = checked(`the end of seed ${seed}`, next, root, images, before);
+    for (const process of next) {
+      await process.begin({ ...task, kind: 'all', seed });
+      await process.end();
+    }
+    const after = judge(`the end of seed ${seed}`, next);
     const left = [...after.temporaries, ...after.orphans];
     if (left.length > 0) throw new Error(`seed ${seed}: it was never tidied up: ${left.join(', ')}`);
   } finally {
-    await next.kill();
+    for (const process of next) await process.kill();
   }
   return summary;
-}
-
-function checked(
-  where: string,
-  { faults: said, resumedSha256, resumedBytes }: CacheProcess,
-  root: string,
-  images: ReadonlyMap<string, PoolImage>,
-  before: CacheJudgement | undefined,
-): CacheJudgement {
-  const judgement = judgeCache(root, images, LIMIT_BYTES);
-  const faults = [...said, ...judgement.faults];
-  // What a process finds of the first partial file is what the one before it has left.
-  const leftBytes = resumedSha256 === undefined ? undefined : before?.partials.get(resumedSha256);
-  if (leftBytes !== undefined && leftBytes !== resumedBytes) {
-    faults.push(`${resumedSha256} was gone on from ${resumedBytes} bytes, and ${leftBytes} had been left`);
-  }
-  if (faults.length > 0) throw new Error(`${where}: ${faults.slice(0, MAX_FAULTS).join('\n')}`);
-  return judgement;
 }
 
 function makePool(
@@ -118,18 +121,24 @@ function makePool(
 class CacheProcess {
   readonly faults: string[] = [];
   isOpen = false;
-  /** Of its first fetch. */
-  resumedSha256: string | undefined;
+  /** Resolves once its cache is open, or it has ended. */
+  readonly opened: Promise<unknown>;
   resumedBytes = 0;
+  /** Of its first fetch, as is `resumedBytes`. */
+  #resumedSha256: string | undefined;
   readonly #process: ChildProcess;
   readonly #loaded: Promise<unknown>;
   readonly #exit: Promise<unknown>;
 
   private constructor(child: ChildProcess) {
     this.#process = child;
-    this.#exit = once(child, 'exit');
-    this.#loaded = Promise.race([once(child, 'message'), this.#exit]);
     child.on('message', (message: CacheReport) => this.#hear(message));
+    this.#exit = once(child, 'exit');
+    this.opened = Promise.race([
+      new Promise((resolve) => child.on('message', () => this.isOpen && resolve(true))),
+      this.#exit,
+    ]);
+    this.#loaded = Promise.race([once(child, 'message'), this.#exit]);
   }
 
   static start(): CacheProcess {
@@ -146,6 +155,14 @@ class CacheProcess {
     await this.#exit;
   }
 
+  /** What a process finds of the first partial file must be what the one before it has left. */
+  wrongResume(before: CacheJudgement | undefined): string[] {
+    const [resumedSha256, resumedBytes] = [this.#resumedSha256, this.resumedBytes];
+    const leftBytes = resumedSha256 === undefined ? undefined : before?.partials.get(resumedSha256);
+    if (leftBytes === undefined || leftBytes === resumedBytes) return [];
+    return [`${resumedSha256} was gone on from ${resumedBytes} bytes, and ${leftBytes} had been left`];
+  }
+
   /** Waits until it has ended by itself. */
   async end(): Promise<void> {
     const hung = delay(CHILD_LIMIT_MS, true, { ref: false });
@@ -155,8 +172,8 @@ class CacheProcess {
   #hear(message: CacheReport): void {
     if (message.kind === 'wrong') this.faults.push(message.words);
     if (message.kind === 'open') this.isOpen = true;
-    if (message.kind === 'resumed' && this.resumedSha256 === undefined) {
-      this.resumedSha256 = message.sha256;
+    if (message.kind === 'resumed' && this.#resumedSha256 === undefined) {
+      this.#resumedSha256 = message.sha256;
       this.resumedBytes = message.resumedBytes;
     }
   }
