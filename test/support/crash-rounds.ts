@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { CacheReport, CacheTask } from './cache-process.js';
+import type { CacheReport, CacheTask } from './busy-cache.js';
 import { type CacheJudgement, judgeCache, type PoolImage } from './judge-cache.js';
 import { supportProgram } from './paths.js';
 import { Random } from './random.js';
@@ -117,7 +117,7 @@ function makePool(
   };
 }
 
-/** A cache-process, and what it has said. */
+/** A busy cache's process, and what it has said. */
 class CacheProcess {
   readonly faults: string[] = [];
   isOpen = false;
@@ -142,7 +142,7 @@ class CacheProcess {
   }
 
   static start(): CacheProcess {
-    return new CacheProcess(fork(supportProgram('cache-process'), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }));
+    return new CacheProcess(fork(supportProgram('busy-cache'), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] }));
   }
 
   async begin(task: CacheTask): Promise<void> {
