@@ -10,7 +10,7 @@ export interface PoolImage {
 }
 
 const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
-const FOLDERS = ['blobs', 'catalog', 'partial', 'proofs', 'quarantine'];
+const FOLDERS = ['blobs', 'catalog', 'partial', 'pins', 'proofs', 'quarantine'];
 
 export interface CacheJudgement {
   /** What is wrong, in words; empty where nothing is. */
@@ -62,7 +62,9 @@ export function judgeCache(root: string, images: ReadonlyMap<string, PoolImage>,
     if (!images.has(entry.name)) faults.push(`proofs/ holds ${entry.name}`);
     if (!blobs.has(entry.name)) orphans.push(pathOf(entry));
   }
-  for (const { name } of entries(join(root, 'quarantine'))) faults.push(`quarantine/ holds ${name}`);
+  for (const folder of ['pins', 'quarantine']) {
+    for (const { name } of entries(join(root, folder))) faults.push(`${folder}/ holds ${name}`);
+  }
   if (takenBytes > limitBytes) faults.push(`${takenBytes} bytes are taken, ${limitBytes} are allowed`);
   return { faults, partials, temporaries, orphans };
 }

@@ -87,6 +87,8 @@ function operationOf(line: string, root: string): DiskOperation | undefined {
     case 'fdatasync':
       return { kind: 'sync', path };
     case 'utimensat':
+      // Only of the last use.
+      if (args.includes('UTIME_OMIT')) return undefined;
       return { kind: 'modified', path, seconds: Number([...args.matchAll(/tv_sec=(\d+)/g)][1]?.[1]) };
     case 'rename':
       return { kind: 'rename', from: path, to: paths[1] ?? '' };
