@@ -23,7 +23,6 @@ const POSIX_FADV_DONTNEED = 4;
 /** Of utimensat(2), from <fcntl.h> and <bits/stat.h>. */
 const AT_FDCWD = -100;
 const AT_SYMLINK_NOFOLLOW = 0x100;
-const UTIME_NOW = 0x3fffffffn;
 const UTIME_OMIT = 0x3ffffffen;
 /** Request of ioctl(2), from <linux/fs.h>: _IOW(0x94, 9, int). */
 const FICLONE = 0x40049409;
@@ -240,10 +239,12 @@ export function forgetCachedPages(descriptor: number, offsetBytes: number, lengt
   libc().posix_fadvise(descriptor, offsetBytes, lengthBytes, POSIX_FADV_DONTNEED);
 }
 
-/** Sets the access time of a file to now, and nothing else of it. */
-export async function setAccessTimeToNow(path: string): Promise<void> {
+/** Sets the access time of a file, milliseconds since the epoch, and nothing else of it. */
+export async function setAccessTime(path: string, atMs: number): Promise<void> {
+  const seconds = Math.floor(atMs / 1000);
+  const nanoseconds = Math.floor((atMs - seconds * 1000) * 1e6);
   // Two struct timespec: seconds and nanoseconds of the access, then of the modification.
-  const times = new BigInt64Array([0n, UTIME_NOW, 0n, UTIME_OMIT]);
+  const times = new BigInt64Array([BigInt(seconds), BigInt(nanoseconds), 0n, UTIME_OMIT]);
   await onAnotherThread(libc().utimensat, 'utimensat', path, AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW);
 }
 

@@ -27,7 +27,7 @@ import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
-import { enableVerity, flock, setAccessTimeToNow } from '../libc.js';
+import { enableVerity, flock, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { removeIfLeft, removeLeftTemporaries, replaceFile, syncFolder } from '../temporary-file.js';
 import { CacheLayout, SHA256_NAME } from './cache-layout.js';
@@ -443,7 +443,7 @@ export class BlobStore {
   /** Remembers that a blob was used now, for the order of eviction after a restart. */
   async touch(sha256: string): Promise<void> {
     // Nothing but that: the modification time tells of a change by somebody else.
-    await setAccessTimeToNow(this.layout.blob(sha256));
+    await setAccessTime(this.layout.blob(sha256), Date.now());
   }
 
   /** False where the disk of the cache is read-only: what is there can be served, and nothing fetched. */
