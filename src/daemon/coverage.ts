@@ -101,7 +101,8 @@ export function listTasks(
   return tasks;
 }
 
-function standingOf(
+/** Of a task whose image the catalog has. */
+export function standingOf(
   { isReady, isQuarantined }: ReturnType<OnDisk>,
   refusal: KnownRefusal | undefined,
 ): Pick<TaskCoverage, 'state' | 'reason'> {

@@ -9,7 +9,7 @@ import type { RequestState } from '../sources/rate-governor.js';
 import { version } from '../version.js';
 import type { CatalogFollower } from './catalog-follower.js';
 import { type Documents, TextDocument } from './control-server.js';
-import { type CoverageDocument, countPool, countTasks, listTasks } from './coverage.js';
+import { type CoverageDocument, countPool, countTasks, type KnownRefusal, listTasks } from './coverage.js';
 import type { DiskSpace } from './disk-space.js';
 import { Exposition } from './metrics/exposition.js';
 import type { MetricParts } from './metrics/families.js';
@@ -20,6 +20,7 @@ import { AgedValue, summarize } from './metrics/summary.js';
 import type { WebDocuments } from './metrics/web-server.js';
 import type { Settings } from './settings.js';
 import { describeStatus, type Status } from './status.js';
+import { VariantCounter } from './variant-counts.js';
 import { nameCallers } from './waiting-callers.js';
 
 export interface DaemonParts {
@@ -47,7 +48,11 @@ export function daemonDocuments(parts: DaemonParts): {
   readonly webDocuments: WebDocuments;
 } {
   const exposition = new Exposition(() => metricParts(parts));
-  const coverage = new AgedValue(() => coverageOf(parts, undefined, false));
+  const counter = new VariantCounter();
+  const coverage = new AgedValue(async () => {
+    const onDisk = await parts.blobs.onDisk();
+    return counter.count(parts.follower.catalog, onDisk, refusalsOf(parts));
+  });
   return {
     documents: {
       '/status': () => statusOf(parts),
@@ -93,16 +98,13 @@ async function statusOf(parts: DaemonParts): Promise<Status> {
 
 /** Of all variants or one; with every task where `withTasks`. */
 async function coverageOf(
-  { follower, blobs }: DaemonParts,
+  parts: DaemonParts,
   variant: string | undefined,
   withTasks: boolean,
 ): Promise<CoverageDocument> {
-  const onDisk = await blobs.onDisk();
-  const { catalog } = follower;
-  const refusals = blobs.statistics().quarantine.map(({ sha256, cause, commit, reason }) => {
-    return [sha256, { reason, isFinal: cause === 'image' && commit === catalog.commit }] as const;
-  });
-  const tasks = listTasks(catalog, onDisk, new Map(refusals), variant);
+  const onDisk = await parts.blobs.onDisk();
+  const { catalog } = parts.follower;
+  const tasks = listTasks(catalog, onDisk, refusalsOf(parts), variant);
   const counted =
     variant === undefined
       ? countPool(catalog, tasks)
@@ -112,6 +114,15 @@ async function coverageOf(
           [variant].filter((name) => catalog.variants.has(name)),
         );
   return withTasks ? { ...counted, tasks } : counted;
+}
+
+function refusalsOf({ follower, blobs }: DaemonParts): ReadonlyMap<string, KnownRefusal> {
+  const { commit: shown } = follower.catalog;
+  return new Map(
+    blobs.statistics().quarantine.map(({ sha256, cause, commit, reason }) => {
+      return [sha256, { reason, isFinal: cause === 'image' && commit === shown }];
+    }),
+  );
 }
 
 function metricParts(parts: DaemonParts): MetricParts {

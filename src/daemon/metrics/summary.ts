@@ -1,7 +1,7 @@
 /** What the status page shows, cut to what a page can hold. An inner document of the daemon and its page, free to change. */
 
-import type { Coverage } from '../coverage.js';
 import type { Status } from '../status.js';
+import type { VariantCounts } from '../variant-counts.js';
 
 /** Entries of each list. */
 const MAX_SHOWN = 30;
@@ -12,7 +12,7 @@ const COVERAGE_AGE_MS = 15_000;
 export interface Summary {
   /** Lists are cut: most waited for, or newest first. */
   readonly status: Status;
-  readonly coverage: { readonly variants: readonly VariantSummary[] };
+  readonly coverage: readonly VariantCounts[];
   /** Of the whole lists. */
   readonly more: {
     readonly waiting: number;
@@ -25,18 +25,7 @@ export interface Summary {
   };
 }
 
-interface VariantSummary {
-  readonly variant: string;
-  readonly tasks: number;
-  readonly unresolvableTasks: number;
-  readonly blobs: number;
-  readonly readyBlobs: number;
-  readonly quarantinedBlobs: number;
-  readonly bytes: number;
-  readonly readyBytes: number;
-}
-
-export function summarize(status: Status, { variants }: Pick<Coverage, 'variants'>): Summary {
+export function summarize(status: Status, coverage: readonly VariantCounts[]): Summary {
   const { opens, fetches, quarantine, lastFailures } = status;
   const { running } = fetches;
   const mostWaited = [...running].sort((a, b) => b.waiters - a.waiters).slice(0, MAX_SHOWN);
@@ -50,20 +39,7 @@ export function summarize(status: Status, { variants }: Pick<Coverage, 'variants
       // What is in quarantine has its reason there.
       lastFailures: lastFailures.filter(({ path }) => !refused.has(path)).reverse(),
     },
-    coverage: {
-      variants: variants.map(
-        ({ variant, tasks, unresolvable, blobs, readyBlobs, quarantinedBlobs, bytes, readyBytes }) => ({
-          variant,
-          tasks,
-          unresolvableTasks: unresolvable.length,
-          blobs,
-          readyBlobs,
-          quarantinedBlobs,
-          bytes,
-          readyBytes,
-        }),
-      ),
-    },
+    coverage,
     more: {
       waiting: opens.waiting.length,
       running: running.length,
