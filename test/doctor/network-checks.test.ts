@@ -203,6 +203,8 @@ test('a proxy that leads nowhere is an error where it is used, a note where it i
     exempt.map(({ level }) => level),
     ['note', 'ok'],
   );
+  const [offlineRemark] = await proxies({ ...used, settings: { ...used.settings, offline: true } });
+  t.is(offlineRemark?.level, 'note', 'offline nobody goes through it');
   t.false(JSON.stringify([remark, unused, exempt]).includes('pass-word'));
   const { port } = await listen(t);
   const alive = {

@@ -52,7 +52,7 @@ export async function proxies(machine: Machine): Promise<readonly Remark[]> {
   const remarks = await Promise.all(
     set.map(async ({ name, value }): Promise<Remark> => {
       const variable = environment[name.toLowerCase()]?.trim() ? name.toLowerCase() : name;
-      const isUsed = used?.variable === name;
+      const isUsed = used?.variable === name && !settings.offline;
       // A password may stand in it, wherever: scheme, host and port are all that is shown.
       const shown = `${variable} (${new URL(value).origin})`;
       const failure = await connectionFailure(new URL(value));
