@@ -1,10 +1,14 @@
 /** What a killed daemon leaves, and who takes it away. */
 
+import { once } from 'node:events';
+import { existsSync, mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import test from 'ava';
 import { livenessOf } from '../../src/fuse/liveness.js';
-import { topMountAt } from '../../src/fuse/mount-table.js';
+import { readMounts, topMountAt } from '../../src/fuse/mount-table.js';
 import { eventually, ORDINARY_UID } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { hasEnded } from '../support/processes.js';
 import { smallPool } from '../support/small-pool.js';
 
 async function kill(pool: MountedPool): Promise<void> {
@@ -49,3 +53,29 @@ test.serial('without a mount point, unmount --dead looks at every mount', async 
   for (const { mountpoint } of [roots, users]) t.true(stdout.includes(`${mountpoint}: a dead mount is taken away`));
   t.false(stdout.includes(alive.mountpoint));
 });
+
+/** Where this machine has cgroups of version 2. */
+const CGROUPS = ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'].find((path) =>
+  existsSync(join(path, 'cgroup.controllers')),
+);
+
+test.serial(
+  'what the end of a batch step leaves, which kills every process in its cgroup, the next mount cleans',
+  async (t) => {
+    const pool = await MountedPool.start(t, smallPool(2));
+    const cgroup = join(CGROUPS ?? '', `tmaxfs-test-${process.pid}`);
+    mkdirSync(cgroup);
+    t.teardown(() => rmdirSync(cgroup));
+    const { pid } = await pool.status();
+    const reader = pool.spawn(['sh', '-c', 'exec 3<"$0"; echo open; exec sleep 60', pool.path('v/t0.sif')]);
+    await once(reader.stdout, 'data');
+    for (const member of [pid, reader.pid]) writeFileSync(join(cgroup, 'cgroup.procs'), String(member));
+    writeFileSync(join(cgroup, 'cgroup.kill'), '1');
+    t.is((await reader).signal, 'SIGKILL');
+    await eventually('the daemon has ended', () => hasEnded(pid) || undefined);
+    t.is(topMountAt(pool.mountpoint)?.type, 'fuse.tmaxfs', 'its mount is left');
+    await pool.mount();
+    t.is((await pool.run('cat', [pool.path('v/t1.sif')])).exitCode, 0);
+    t.is(readMounts().filter(({ mountpoint }) => mountpoint === pool.mountpoint).length, 1);
+  },
+);

@@ -9,7 +9,7 @@ import type { Lifetime } from './temporary.js';
 
 const TREE = process.env['SYSTEMD_ROOT'] ?? '/var/cache/tmaxfs-systemd-root';
 const BOOT_TIMEOUT_MS = 60_000;
-const COMMAND_TIMEOUT_MS = 90_000;
+const LIMITED = ['timeout', '--kill-after=5', '90'];
 const POWEROFF_TIMEOUT_MS = 20_000;
 const POLL_MS = 100;
 
@@ -17,7 +17,7 @@ const POLL_MS = 100;
 export const hasSystemd = existsSync(`${TREE}/.tmaxfs-complete`);
 
 /** As `hasSystemd`, for the tests that need Slurm too. */
-export const hasSlurm = hasSystemd && existsSync(`${TREE}/usr/sbin/slurmd`);
+export const hasSlurm = hasSystemd && existsSync(`${TREE}/usr/sbin/slurmd-wlm`);
 
 export interface BootedSystem {
   /** Runs a shell script inside, as root. */
@@ -43,9 +43,9 @@ export async function bootSystemd(t: Lifetime): Promise<BootedSystem> {
   let leader: number | undefined;
   const run = (script: string) =>
     resultOf(
-      execa('nsenter', ['--target', String(leader), '--all', '/bin/sh', '-c', script], {
+      // Ended inside, with all that it has started: what goes on would keep its output open.
+      execa('nsenter', ['--target', String(leader), '--all', ...LIMITED, '/bin/sh', '-c', script], {
         reject: false,
-        timeout: COMMAND_TIMEOUT_MS,
         // This machine's variables mean nothing in there.
         env: { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root' },
         extendEnv: false,
