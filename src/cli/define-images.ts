@@ -3,7 +3,7 @@
 import { type Command, Option } from 'commander';
 import { defaultThreads } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
-import { cacheDirectoryOption, repositoryOption, revisionOption } from './option.js';
+import { cacheDirectoryOption, DEFAULT_THREADS, repositoryOption, revisionOption } from './option.js';
 
 /** Adds `verify` and `prefetch`. */
 export function defineImages(tmaxfs: Command): void {
@@ -14,7 +14,9 @@ export function defineImages(tmaxfs: Command): void {
     .option('--task <id>', 'only the image of this task')
     .addOption(new Option('--level <level>', 'how deep').choices(VERIFY_LEVELS).default('structure'))
     .option('--jsonl <file>', 'write one JSON line a task; "-" for standard output')
-    .addOption(new Option('--jobs <number>', 'images proven at a time').default(String(defaultThreads())))
+    .addOption(
+      new Option('--jobs <number>', 'images proven at a time').default(String(defaultThreads()), DEFAULT_THREADS),
+    )
     .option(
       '--retry',
       'also forget which published images were refused, so that the next open fetches them anew',

@@ -1,14 +1,13 @@
 /** The commands that start, change and end a daemon. */
 
-import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
-import { defaultLogFile } from '../daemon/log-place.js';
 import { DRIVERS, defaultThreads, LOG_LEVELS } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
 import {
   ALLOW_OTHER,
   cacheDirectoryOption,
+  DEFAULT_THREADS,
   flag,
   listOption,
   option,
@@ -37,7 +36,12 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
         .choices(VERIFY_LEVELS)
         .default('structure'),
     )
-    .addOption(option('--verify-threads <number>', 'threads that prove images').default(String(defaultThreads())))
+    .addOption(
+      option('--verify-threads <number>', 'threads that prove images').default(
+        String(defaultThreads()),
+        DEFAULT_THREADS,
+      ),
+    )
     .addOption(
       option('--arch <which>', 'serve images for any machine, or refuse those that are not for this host')
         .choices(SERVED_ARCHITECTURES)
@@ -92,7 +96,7 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
     .addOption(
       option(
         '--log-file <file>',
-        `log into a file, rolled by size (default in the background: ${dirname(defaultLogFile('/x', process.env))}/<mount point>.log, and "tmaxfs status" shows it)`,
+        'log into a file, rolled by size (default in the background: /var/log/tmaxfs/<mount point>.log, for ordinary users below $XDG_STATE_HOME/tmaxfs; "tmaxfs status" shows it)',
       ),
     )
     .addOption(option('--log-level <level>', 'least level that is logged').choices(LOG_LEVELS).default('info'))

@@ -7,6 +7,7 @@ import { Command, CommanderError } from 'commander';
 import { TmaxError, wordsOf } from '../errors.js';
 import { version } from '../version.js';
 import { defineCache } from './define-cache.js';
+import { defineCompletion } from './define-completion.js';
 import { defineDatasets } from './define-datasets.js';
 import { defineDiagnosis } from './define-diagnosis.js';
 import { defineImages } from './define-images.js';
@@ -66,6 +67,7 @@ export function program(argv: readonly string[] = []): Command {
     .command('demo')
     .description('a small pool served on loopback, mounted, opened and verified, with words')
     .action(async () => (await import('./demo.js')).demoCommand());
+  defineCompletion(tmaxfs);
 
   for (const command of tmaxfs.commands) command.exitOverride();
   return tmaxfs;

@@ -5,6 +5,8 @@
 import { Option } from 'commander';
 import { isYes } from '../daemon/settings.js';
 
+/** What `defaultThreads` counts, the same on every machine. */
+export const DEFAULT_THREADS = 'the cores, at most 4';
 /** The one flag that is on by default, for root. */
 export const ALLOW_OTHER = '--allow-other';
 
