@@ -38,6 +38,9 @@ test('--help names every command and exits with 0', async (t) => {
     'demo',
   ]) {
   for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'prefetch', 'reload', 'demo', 'completion']) {
+    'demo',
+    'completion',
+  ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
   }
 });
