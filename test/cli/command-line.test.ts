@@ -23,23 +23,21 @@ test('--help names every command and exits with 0', async (t) => {
   for (const command of [
     'mount',
     'unmount',
+    'reload',
     'status',
     'coverage',
     'verify',
     'prefetch',
-    'reload',
     'pin',
     'unpin',
     'evict',
-    'doctor',
     'cache',
     'doctor',
     'probe',
-    'demo',
-  ]) {
-  for (const command of ['mount', 'unmount', 'status', 'coverage', 'verify', 'prefetch', 'reload', 'demo', 'completion']) {
-    'demo',
+    'bugreport',
+    'rewrite',
     'completion',
+    'demo',
   ]) {
     t.regex(stdout, new RegExp(`^  ${command} `, 'm'));
   }
