@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as v from 'valibot';
 import { askDaemon } from '../daemon/control-client.js';
+import { lockMountpoint, type MountLock } from '../daemon/mount-lock.js';
 import { realMountpoint } from '../daemon/mountpoint.js';
 import { TmaxError, wordsOf } from '../errors.js';
 import type { Holder } from '../fuse/holders.js';
@@ -36,8 +37,24 @@ export async function unmountCommand(
 async function unmountDead(mountpoint: string | undefined): Promise<void> {
   const paths = mountpoint === undefined ? mountsOfThisUser() : [realMountpoint(mountpoint)];
   for (const path of paths) {
-    const taken = await takeAwayDeadMounts(path);
-    if (taken > 0) process.stdout.write(`${path}: a dead mount is taken away\n`);
+    const lock = lockUnlessBeingMounted(path);
+    // Whoever mounts there takes away what is dead by itself, and what it mounts must not be taken for that.
+    if (lock === undefined) continue;
+    try {
+      const taken = await takeAwayDeadMounts(path);
+      if (taken > 0) process.stdout.write(`${path}: a dead mount is taken away\n`);
+    } finally {
+      lock.release();
+    }
+  }
+}
+
+function lockUnlessBeingMounted(mountpoint: string): MountLock | undefined {
+  try {
+    return lockMountpoint(mountpoint, process.env);
+  } catch (error) {
+    if (error instanceof TmaxError && error.errno === 'EBUSY') return undefined;
+    throw error;
   }
 }
 

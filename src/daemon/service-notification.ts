@@ -17,10 +17,10 @@ export interface ServiceState {
 
 export type Notify = (state: ServiceState) => void;
 
-/** Errors of the returned function: EIO where the socket is named and can't be reached. */
-export function serviceNotifier(environment: Environment): Notify {
+/** Undefined where nobody wants to be told. Errors of the returned function: EIO the socket can't be reached. */
+export function serviceNotifier(environment: Environment): Notify | undefined {
   const socket = environment['NOTIFY_SOCKET'];
-  if (socket === undefined || socket === '') return () => undefined;
+  if (socket === undefined || socket === '') return undefined;
   return ({ ready, stopping, alive, status }) => {
     const lines = [];
     if (ready) lines.push('READY=1');

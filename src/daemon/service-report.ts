@@ -7,7 +7,7 @@
 import type { Logger } from 'pino';
 import { messageOf } from '../errors.js';
 import type { Environment } from './runtime-directory.js';
-import { type ServiceState, serviceNotifier, watchdogMs } from './service-notification.js';
+import { type Notify, type ServiceState, serviceNotifier, watchdogMs } from './service-notification.js';
 
 /** How old what `systemctl status` shows may be. */
 const STATUS_INTERVAL_MS = 5_000;
@@ -15,7 +15,8 @@ const STATUS_INTERVAL_MS = 5_000;
 const WATCHDOG_SHARE = 1 / 3;
 
 export class ServiceReport {
-  readonly #notify: (state: ServiceState) => void;
+  /** Undefined where there is no manager. */
+  readonly #notify: Notify | undefined;
   readonly #watchdogMs: number | undefined;
   #log: Logger | undefined;
   #isStarting = true;
@@ -40,6 +41,7 @@ export class ServiceReport {
   /** `describe` says in a line what it is doing; asked again and again until it stops. */
   ready(describe: () => string): void {
     this.#isStarting = false;
+    if (this.#notify === undefined) return;
     this.#lastStatus = describe();
     this.#tell({ ready: true, status: this.#lastStatus });
     const intervalMs = Math.min(STATUS_INTERVAL_MS, (this.#watchdogMs ?? Number.POSITIVE_INFINITY) * WATCHDOG_SHARE);
@@ -72,7 +74,7 @@ export class ServiceReport {
   /** A service manager that can't be told is no reason to leave a mount without its daemon. */
   #tell(state: ServiceState): void {
     try {
-      this.#notify(state);
+      this.#notify?.(state);
     } catch (error) {
       this.#log?.error({ reason: messageOf(error) }, 'the service manager could not be told');
     }
