@@ -44,9 +44,15 @@ test.serial('ls names images, du the limit of the daemon, gc takes only what nob
     /^limit 100 MiB \(.*tmax, pid \d+\)$/m,
   );
 
-  pool.hub.fault({ server: 'cdn', path: 'images/1.sif', fault: { kind: 'stall', afterBytes: MIB }, requests: 'every' });
+  // So little at a time that it is not done before this test is.
+  pool.hub.fault({
+    server: 'cdn',
+    path: 'images/1.sif',
+    fault: { kind: 'stall', afterBytes: 10_000 },
+    requests: 'every',
+  });
   const fetching = pool.spawn(['cat', pool.path('v/t1.sif')]);
-  await pool.hub.requests.waitFor(({ file, bytesSent }) => file === 'images/1.sif' && bytesSent === MIB);
+  await pool.hub.requests.waitFor(({ file, bytesSent }) => file === 'images/1.sif' && bytesSent === 10_000);
   const left = join(pool.cacheDirectory, 'partial', 'f'.repeat(64));
   writeFileSync(left, 'x');
   t.like(await asked<CacheCleaning>(pool, 'gc'), { partials: { files: 1 }, runningFetches: 1, unlisted: null });
