@@ -22,6 +22,11 @@ export function isTemporary(name: string): boolean {
   return name.endsWith(SUFFIX);
 }
 
+/** Whether a file that was written to last at that time can't be one that a process is just writing. */
+export function isLeft(modifiedAtMs: number): boolean {
+  return modifiedAtMs < Date.now() - LEFT_AFTER_MS;
+}
+
 /** Gives a file its next content, whole and for good: whatever happens, it is the one before or this one. */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const temporary = temporaryFor(path);
@@ -60,7 +65,7 @@ export async function removeLeftTemporaries(folder: string): Promise<void> {
 export async function removeIfLeft(path: string): Promise<void> {
   try {
     const stats = await lstat(path);
-    if (stats.isFile() && stats.mtimeMs < Date.now() - LEFT_AFTER_MS) await unlink(path);
+    if (stats.isFile() && isLeft(stats.mtimeMs)) await unlink(path);
   } catch (error) {
     const code = systemErrorCode(error);
     if (code !== 'ENOENT' && code !== 'EROFS') throw error;

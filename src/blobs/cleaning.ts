@@ -5,6 +5,7 @@
 
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { isLeft, isTemporary } from '../temporary-file.js';
 import type { BlobStore } from './blob-store.js';
 import { SHA256_NAME } from './cache-layout.js';
 import { type FoundFile, filesBelow } from './files-below.js';
@@ -26,10 +27,6 @@ export interface StoreCleaning {
   /** Partial files that stay, since somebody is filling them. */
   readonly runningFetches: number;
 }
-
-/** Small files are written within moments: what is older is left by a process that has been killed. */
-const WRITTEN_WITHIN_MS = 3_600_000;
-const TEMPORARY = /(\.[0-9a-f]{12}\.tmp|^CACHEDIR\.TAG\.[0-9a-f]{12})$/;
 
 /** Errors: those of the disk. */
 export async function cleanStore(store: BlobStore): Promise<StoreCleaning> {
@@ -64,7 +61,6 @@ async function removeProofs({ layout }: BlobStore): Promise<Removed> {
 
 async function removeTemporaryFiles({ layout }: BlobStore): Promise<Removed> {
   const removed = new Count();
-  const before = Date.now() - WRITTEN_WITHIN_MS;
   for (const [folder, depth] of [
     [layout.root, 0],
     [layout.proofs, 1],
@@ -72,7 +68,7 @@ async function removeTemporaryFiles({ layout }: BlobStore): Promise<Removed> {
     [layout.catalogs, 1],
   ] as const) {
     for await (const file of filesBelow(folder, depth)) {
-      if (!TEMPORARY.test(file.name) || file.modifiedAtMs > before) continue;
+      if (!isTemporary(file.name) || !isLeft(file.modifiedAtMs)) continue;
       await rm(file.path, { force: true });
       removed.add(file);
     }

@@ -112,7 +112,7 @@ test('gc removes temporary files that were left long ago, and none that is being
     `${proofPath(root, A)}.0123456789ab.tmp`,
     join(root, 'quarantine', `${sha(A)}.json.0123456789ab.tmp`),
     `${catalogPath(root, OLD)}.0123456789ab.tmp`,
-    join(root, 'CACHEDIR.TAG.0123456789ab'),
+    join(root, 'CACHEDIR.TAG.0123456789ab.tmp'),
   ];
   for (const path of left) {
     mkdirSync(dirname(path), { recursive: true });
