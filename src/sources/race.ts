@@ -80,7 +80,10 @@ class Race {
     this.#running.set(contestant, controller);
     this.#run(contestant).then(
       () => {
-        if (this.#running.has(contestant)) this.#settle.resolve();
+        if (!this.#running.has(contestant)) return;
+        // The other may still be on its way, and must bring nothing once what is missing is asked for anew.
+        this.#callOffAllBut(contestant);
+        this.#settle.resolve();
       },
       (error: unknown) => {
         // One that was called off has left already.

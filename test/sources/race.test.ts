@@ -49,6 +49,18 @@ test('a silent one gets company, and whoever speaks first calls the other off', 
   }
 });
 
+test('one that ends calls the other off, so that what comes late is not taken twice', async (t) => {
+  for (const winner of ['one', 'two'] as const) {
+    const { result, second } = start();
+    const both = await second();
+    const { contestant } = both[winner === 'one' ? 'two' : 'one'];
+    both[winner].end();
+    await result;
+    t.true(contestant.signal.aborted);
+    t.throws(() => contestant.heard(), { message: /called off/ });
+  }
+});
+
 test('one that fails leaves the other running; the last failure counts', async (t) => {
   const { result, second } = start();
   const { one, two } = await second();
