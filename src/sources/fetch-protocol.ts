@@ -25,6 +25,8 @@ export interface FetchJob {
   readonly partialPath: string;
   /** Requests for bytes at one time. */
   readonly connections: number;
+  /** Whether the last bytes are to come first. */
+  readonly wantsTail: boolean;
   readonly port: MessagePort;
 }
 

@@ -21,7 +21,13 @@ const governor = new RateGovernor(governorMemory);
 const spentBuffers = new SpentBuffers();
 
 /** One transfer, from its job to its outcome. Never rejects. */
-export default async function fetchBlob({ blob, partialPath, connections, port }: FetchJob): Promise<FetchOutcome> {
+export default async function fetchBlob({
+  blob,
+  partialPath,
+  connections,
+  wantsTail,
+  port,
+}: FetchJob): Promise<FetchOutcome> {
   const link = new MainThread(port);
   let writtenBytes: number | undefined;
   try {
@@ -37,7 +43,7 @@ export default async function fetchBlob({ blob, partialPath, connections, port }
         spentBuffers.spend(bytes - (writtenBytes ?? bytes));
         writtenBytes = bytes;
       },
-      onTail: (bytes) => link.post({ type: 'tail', bytes }),
+      onTail: wantsTail ? (bytes) => link.post({ type: 'tail', bytes }) : undefined,
       onRetry: (note) => link.post({ type: 'retry', note }),
     });
     return { download };

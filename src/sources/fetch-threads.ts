@@ -71,7 +71,7 @@ export class FetchThreads {
     signal.addEventListener('abort', onAbort, { once: true });
     port.on('message', (message: ToMain) => receive(message, hooks, port));
     const task = this.#startedPool().run(
-      { blob, partialPath, connections: hooks.connections, port: threadPort },
+      { blob, partialPath, connections: hooks.connections, wantsTail: hooks.onTail !== undefined, port: threadPort },
       { transferList: [threadPort] },
     );
     const ended = task.finally(() => {
