@@ -23,6 +23,7 @@ test('opens of one inode that overlap are all relayed or all passed through with
             descriptors.add(last);
             return last;
           },
+          identity: (descriptor) => String(descriptor),
           close: (descriptor) => void t.true(descriptors.delete(descriptor)),
         },
         {

@@ -39,7 +39,7 @@ interface Harness {
   /** Outcomes of INIT. */
   readonly inits: (Negotiated | TmaxError)[];
   /** What the kernel does next: take replies or not, pass files through or not, callers that want to stop. */
-  readonly kernel: { accepts: boolean; backs: boolean; stopping: Set<number> };
+  readonly kernel: { accepts: boolean; backs: boolean; file: string; stopping: Set<number> };
   readonly duplicates: Set<number>;
   readonly backingIds: Set<number>;
   readonly logged: string[];
@@ -67,7 +67,7 @@ function harness(t: ExecutionContext<{ directory: string }>): Harness {
   ]);
   const replies: Buffer[] = [];
   const inits: (Negotiated | TmaxError)[] = [];
-  const kernel = { accepts: true, backs: false, stopping: new Set<number>() };
+  const kernel = { accepts: true, backs: false, file: 'one', stopping: new Set<number>() };
   const duplicates = new Set<number>();
   const backingIds = new Set<number>();
   const logged: string[] = [];
@@ -85,6 +85,7 @@ function harness(t: ExecutionContext<{ directory: string }>): Harness {
         duplicates.add(descriptor);
         return descriptor;
       },
+      identity: () => kernel.file,
       close: (descriptor) => {
         duplicates.delete(descriptor);
         closeSync(descriptor);
@@ -226,7 +227,7 @@ test('an open of a ready file is answered before the call returns, and released 
   const reply = replyTo(send(Opcode.OPEN, O_RDONLY, { nodeId: inode('easy/one.sif') }));
   const { handle, openFlags } = OpenOut.read(reply?.body ?? Buffer.alloc(0), 0);
   t.true(duplicates.has(Number(handle)));
-  t.is(openFlags, OpenFlag.KEEP_CACHE);
+  t.is(openFlags, 0);
   t.is(session.openHandleCount, 1);
   t.is(replyTo(send(Opcode.RELEASE, encoded(ReleaseIn, { handle })))?.error, 0);
   t.is(session.openHandleCount, 0);
@@ -263,13 +264,25 @@ test('relayed and passed through opens of one inode are never mixed', (t) => {
   const { send, replyTo, inode, kernel } = harness(t);
   const open = (path: string) =>
     OpenOut.read(replyTo(send(Opcode.OPEN, O_RDONLY, { nodeId: inode(path) }))?.body ?? Buffer.alloc(0), 0);
-  const relayed = open('easy/one.sif');
+  t.is(open('easy/one.sif').openFlags, 0);
   kernel.backs = true;
   t.is(open('easy/one.sif').openFlags, OpenFlag.KEEP_CACHE);
   t.is(open('easy/two.sif').openFlags, OpenFlag.PASSTHROUGH);
   kernel.backs = false;
   t.is(open('easy/two.sif').openFlags, OpenFlag.PASSTHROUGH);
-  t.is(relayed.openFlags, OpenFlag.KEEP_CACHE);
+});
+
+test('what the kernel has cached of a relayed file is kept over closes, and dropped where another file took its place', (t) => {
+  const { send, replyTo, inode, kernel } = harness(t);
+  const openAndClose = (path: string): number => {
+    const reply = replyTo(send(Opcode.OPEN, O_RDONLY, { nodeId: inode(path) }));
+    const { handle, openFlags } = OpenOut.read(reply?.body ?? Buffer.alloc(0), 0);
+    send(Opcode.RELEASE, encoded(ReleaseIn, { handle }));
+    return openFlags;
+  };
+  t.deepEqual([openAndClose('easy/one.sif'), openAndClose('easy/one.sif')], [0, OpenFlag.KEEP_CACHE]);
+  kernel.file = 'another';
+  t.deepEqual([openAndClose('easy/one.sif'), openAndClose('easy/one.sif')], [0, OpenFlag.KEEP_CACHE]);
 });
 
 test('an open that the kernel no longer wants is given back at once', (t) => {

@@ -1,6 +1,6 @@
 /** The descriptors that the kernel knows as file handles: duplicates with high numbers. */
 
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, fstatSync, openSync } from 'node:fs';
 import { TmaxError } from '../../errors.js';
 import { duplicateDescriptor } from '../../libc.js';
 import type { Descriptors } from './open-files.js';
@@ -18,6 +18,10 @@ export const HIGH_DESCRIPTORS: Descriptors = {
       const message = `no file descriptor is left for an open file; ${REMEDY}`;
       throw new TmaxError('EIO', message, { cause: error, source: 'kernel', level: 'error' });
     }
+  },
+  identity(descriptor) {
+    const { dev, ino } = fstatSync(descriptor);
+    return `${dev}:${ino}`;
   },
   close: closeSync,
 };

@@ -233,10 +233,11 @@ export class Session {
   /** Hands an open file to the kernel, or gives it back where the kernel no longer wants it. */
   #answerOpen({ unique, nodeId }: Request, file: OpenFile): void {
     try {
-      const { handle, backingId } = this.#files.add(nodeId, file);
+      const { handle, backingId, isCacheValid } = this.#files.add(nodeId, file);
+      const relayed = isCacheValid ? OpenFlag.KEEP_CACHE : 0;
       const reply = structReply(unique, OpenOut, {
         handle: BigInt(handle),
-        openFlags: backingId === undefined ? OpenFlag.KEEP_CACHE : OpenFlag.PASSTHROUGH,
+        openFlags: backingId === undefined ? relayed : OpenFlag.PASSTHROUGH,
         backingId: backingId ?? 0,
       });
       if (!this.#options.send(reply)) this.#files.release(handle);
