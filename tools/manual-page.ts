@@ -130,7 +130,7 @@ const VARIABLES = [
 
 const FILES = [
   ['$XDG_CACHE_HOME/tmaxfs, ~/.cache/tmaxfs', 'The cache; of the service and of fstab /var/cache/tmaxfs.'],
-  ['/etc/tmaxfs/<escaped mount point>.env', 'Variables of the service and of mounts in fstab.'],
+  ['/etc/tmaxfs<mount point>.env', 'Variables of the service and of mounts in fstab.'],
   ['/var/log/tmaxfs/<escaped mount point>.log', 'The log of a daemon in the background that root has started.'],
 ] as const;
 

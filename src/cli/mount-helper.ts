@@ -10,7 +10,6 @@
 
 import { parseArgs } from 'node:util';
 import type { Command } from 'commander';
-import { escapePath } from '../daemon/escape-path.js';
 import { realMountpoint } from '../daemon/mountpoint.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { program, runToEnd } from './main.js';
@@ -113,7 +112,7 @@ export function wordsOfMount({ repository, mountpoint, options, sloppy }: Helper
 
 /** What the environment has already wins. Errors: EACCES, … the file is there and can't be read. */
 function readVariables(mountpoint: string): void {
-  const path = `${SETTINGS_FOLDER}/${escapePath(realMountpoint(mountpoint))}.env`;
+  const path = `${SETTINGS_FOLDER}${realMountpoint(mountpoint)}.env`;
   try {
     process.loadEnvFile(path);
   } catch (cause) {

@@ -1,4 +1,4 @@
-/** Mount points as names: of units, of log files, of files with their variables. */
+/** Mount points as names, of units and of log files. */
 
 /** As `systemd-escape --path` does, and so as the instance of a unit is called: "/a/b-c" is "a-b\x2dc". */
 export function escapePath(path: string): string {

@@ -70,6 +70,16 @@ needsSystemd('the unit is ready once the tree is readable, says what it does, an
   t.is((await booted.run('ls /tmax')).stdout, '');
 });
 
+needsSystemd('a mount point whose name systemd has to escape has its variables too', async (t) => {
+  await prepare(t);
+  const read = await booted.run(`
+    mkdir -p /etc/tmaxfs/srv && cp /etc/tmaxfs/tmax.env /etc/tmaxfs/srv/the-pool.env
+    unit="tmaxfs@$(systemd-escape --path /srv/the-pool)"
+    timeout 60 systemctl start "$unit" && sha256sum /srv/the-pool/v/t0.sif
+    systemctl stop "$unit"`);
+  t.is(read.stdout, `${IMAGE.sha256}  /srv/the-pool/v/t0.sif`, read.stderr);
+});
+
 needsSystemd('a daemon that is killed is started anew, over the mount that it left', async (t) => {
   await prepare(t);
   t.is((await booted.run('systemctl start tmaxfs@tmax')).exitCode, 0);
@@ -144,7 +154,7 @@ needsSystemd('a user without root has a service of their own', async (t) => {
   const asAlice = (script: string) =>
     booted.run(`runuser -u alice -- env XDG_RUNTIME_DIR=/run/user/$(id -u alice) sh -c '${script}'`);
   await asAlice(
-    `mkdir -p ~/.config/tmaxfs && printf "%s\\n" HF_ENDPOINT=${hub.endpoint} TMAXFS_REPO=test-org/pool > ~/.config/tmaxfs/home-alice-tmax.env`,
+    `mkdir -p ~/.config/tmaxfs$HOME && printf "%s\\n" HF_ENDPOINT=${hub.endpoint} TMAXFS_REPO=test-org/pool > ~/.config/tmaxfs$HOME/tmax.env`,
   );
   const started = await asAlice('systemctl --user start tmaxfs@home-alice-tmax && sha256sum ~/tmax/v/t0.sif');
   t.is(started.stdout, `${IMAGE.sha256}  /home/alice/tmax/v/t0.sif`, started.stderr);
