@@ -45,7 +45,8 @@ export class Leases {
   readonly #options: LeasesOptions;
   readonly #leased = new Map<string, LeasedBlob>();
   readonly #touchedAtMs = new Map<string, number>();
-  readonly #touches = new Set<Promise<void>>();
+  /** What follows from releases, and nobody waits for. */
+  readonly #aftermath = new Set<Promise<void>>();
 
   constructor(options: LeasesOptions) {
     this.#options = options;
@@ -92,7 +93,7 @@ export class Leases {
 
   /** Resolves once every last use is written down. Leases stay valid. */
   async close(): Promise<void> {
-    await Promise.all(this.#touches);
+    await Promise.all(this.#aftermath);
   }
 
   #openProven(address: BlobAddress): OpenBlob | undefined {
@@ -137,6 +138,7 @@ export class Leases {
         closeSync(leased.descriptor);
         capacity.idle(sha256, leased.sizeBytes);
         this.#touch(sha256);
+        this.#shrinkIfAboveLimit();
         // Nothing keeps it from being fetched anew any more.
         if (quarantine.get(sha256)?.cause === 'disk') void quarantine.remove(sha256);
       },
@@ -151,7 +153,22 @@ export class Leases {
     const touch = store.touch(sha256).catch((error: unknown) => {
       log.debug({ blob: sha256, reason: messageOf(error) }, 'the last use of a blob could not be written down');
     });
-    this.#touches.add(touch);
-    void touch.finally(() => this.#touches.delete(touch));
+    this.#follow(touch);
+  }
+
+  /** It may have been held while it lost its pin, or by a daemon with a larger limit. */
+  #shrinkIfAboveLimit(): void {
+    const { capacity, log } = this.#options;
+    const { usedBytes, limitBytes } = capacity.use();
+    if (usedBytes <= limitBytes) return;
+    const shrunk = capacity.shrink().catch((error: unknown) => {
+      log.warn({ reason: messageOf(error) }, 'the cache holds more than it may, and can’t be made smaller');
+    });
+    this.#follow(shrunk);
+  }
+
+  #follow(work: Promise<void>): void {
+    this.#aftermath.add(work);
+    void work.finally(() => this.#aftermath.delete(work));
   }
 }

@@ -74,6 +74,11 @@ export class RealCache {
     this.leases.length = 0;
   }
 
+  /** Resolves when what was evicted by the way has gone: room is made in turn, for nothing too. */
+  async settled(): Promise<void> {
+    await this.cache.unpin([]);
+  }
+
   address(image: number): BlobAddress {
     const address = this.pool.images[image];
     if (address === undefined) throw new Error(`there is no image ${image}`);
@@ -222,6 +227,8 @@ class Close extends Command {
     lease.release();
     model.close(image);
     if (model.leases.has(image)) return;
+    await real.settled();
+    if (!model.disk.has(image)) return;
     const nowSeconds = Date.now() / 1000;
     await eventually('the last use is written down', () => {
       return Math.abs(statSync(real.blobPath(image)).atimeMs / 1000 - nowSeconds) < 1 || undefined;

@@ -46,6 +46,7 @@ export class CacheModel {
     else {
       this.leases.delete(image);
       this.disk.set(image, this.now);
+      this.#makeRoom(0, new Set());
     }
   }
 

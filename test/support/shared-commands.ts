@@ -111,11 +111,16 @@ class Open extends SharedCommand {
 }
 
 class Close extends SharedCommand {
-  protected override async act(_model: SharedModel, actor: RealCache): Promise<ReadonlySet<number>> {
-    const before = new Set(actor.lyingIn('blobs'));
+  protected override async act(
+    _model: SharedModel,
+    actor: RealCache,
+    _held: ReadonlySet<number>,
+    elsewhere: ReadonlySet<number>,
+  ): Promise<ReadonlySet<number>> {
     const [closed] = actor.leases.splice(this.image % Math.max(1, actor.leases.length), 1);
     closed?.lease.release();
-    return before;
+    await actor.settled();
+    return new Set([...elsewhere, ...actor.leases.map(({ image }) => image)]);
   }
 }
 
