@@ -5,8 +5,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
-import { BLOCK_BYTES, bendTime, cacheCommands, type PoolOfImages, RealCache } from '../support/cache-commands.js';
+import { cacheCommands } from '../support/cache-commands.js';
 import { CacheModel } from '../support/cache-model.js';
+import { BLOCK_BYTES, bendTime, type PoolOfImages, RealCache } from '../support/real-cache.js';
 import { SharedModel, sharedCommands } from '../support/shared-commands.js';
 import { memoryDisk } from '../support/small-disk.js';
 

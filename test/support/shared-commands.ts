@@ -5,11 +5,9 @@
  */
 
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { fstatSync, readSync } from 'node:fs';
 import fc from 'fast-check';
 import { TmaxError } from '../../src/errors.js';
-import { BLOCK_BYTES, type RealCache } from './cache-commands.js';
+import { BLOCK_BYTES, digestOf, type RealCache } from './real-cache.js';
 
 /** What every command may count on. */
 export class SharedModel {
@@ -52,8 +50,7 @@ abstract class SharedCommand implements fc.AsyncCommand<SharedModel, Caches> {
     }
     for (const image of after) assert.ok(before.includes(image) || image === this.image, `${this}: ${image} has come`);
     for (const { leases, pool } of caches) {
-      for (const { image, lease } of leases)
-        assert.equal(digestOf(lease.descriptor), pool.images[image]?.sha256, `${this}`);
+      for (const { image, lease } of leases) assert.equal(digestOf(lease), pool.images[image]?.sha256, `${this}`);
     }
   }
 
@@ -68,12 +65,6 @@ abstract class SharedCommand implements fc.AsyncCommand<SharedModel, Caches> {
   toString(): string {
     return `${'AB'[this.actor]}: ${this.constructor.name} ${this.image}`;
   }
-}
-
-function digestOf(descriptor: number): string {
-  const content = Buffer.alloc(fstatSync(descriptor).size);
-  readSync(descriptor, content, 0, content.length, 0);
-  return createHash('sha256').update(content).digest('hex');
 }
 
 /** Whether there was room. */
