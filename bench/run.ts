@@ -9,12 +9,13 @@ import { Command, InvalidArgumentError } from 'commander';
 import { formatTable } from '../src/cli/table.js';
 import { formatBytes } from '../src/daemon/amount.js';
 import type { Bench } from './bench.js';
+import { cacheDirectoryBenches } from './cache-directory.js';
 import { fetchBenches } from './fetch.js';
 import { kernelBenches } from './kernel.js';
 import { type BenchResult, formatSeconds, type JudgedGoal, measure } from './measure.js';
 import { verification } from './verification.js';
 
-const BENCHES: readonly Bench[] = [verification, ...kernelBenches, ...fetchBenches];
+const BENCHES: readonly Bench[] = [verification, ...kernelBenches, ...fetchBenches, ...cacheDirectoryBenches];
 const DEFAULT_ROUNDS = 5;
 
 const command = new Command('bench')

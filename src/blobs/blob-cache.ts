@@ -66,16 +66,25 @@ export class BlobCache {
     const quarantine = new Quarantine(options.store.layout, options.level, options.verifierVersion);
     await quarantine.load();
     const cache = new BlobCache(options, quarantine);
-    if (!(await options.store.isWritable())) {
+    const isWritable = await options.store.isWritable();
+    if (!isWritable) {
       const { root } = options.store.layout;
       options.log.error(
         { cache: root },
         `the cache directory ${root} can't be written: what is there is served, nothing can be fetched`,
       );
     }
-    await options.store.removeStrays();
-    for (const { sha256, sizeBytes } of await options.store.list()) cache.#capacity.idle(sha256, sizeBytes);
-    for (const { sha256, sizeBytes } of await options.store.scanPartials()) cache.#capacity.abandon(sha256, sizeBytes);
+    if (!options.store.locks.isKernel) {
+      const { root } = options.store.layout;
+      options.log.warn(
+        { cache: root },
+        `flock does not work, or not between machines, on the file system of ${root}: lease files take its place. Daemons that share it find out within a minute ` +
+          'that another was killed, and what a killed one had open may be evicted; a --cache-dir on a local disk has neither',
+      );
+    }
+    await cache.#capacity.load(isWritable);
+    if (!isWritable) return cache;
+    await options.store.removeLeft((sha256) => cache.#capacity.has(sha256));
     await cache.#capacity.shrink().catch((error: unknown) => {
       options.log.error({ reason: messageOf(error) }, 'the cache holds more than it may, and can’t be made smaller');
     });
@@ -236,6 +245,7 @@ export class BlobCache {
   async close(): Promise<void> {
     await this.#flights.close();
     await this.#leases.close();
+    await this.#capacity.close();
   }
 
   /** Errors: EBADMSG. While a fetch is under way its own end decides: a source that failed may be followed by one that does not. */

@@ -1,11 +1,10 @@
 /**
  * One blob's way from absent to ready: room, lock, bytes, proof, publication. In that order, once, for however many wait.
  *
- * The exclusive flock on the partial file makes it one fetch per blob across processes too: who does not get it comes back
+ * The exclusive lock on the partial file makes it one fetch per blob across processes too: who does not get it comes back
  * later (`undefined`), to see whether the other has published, or has died and left its lock.
  */
 
-import { closeSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { diskError } from '../disk-error.js';
 import { messageOf } from '../errors.js';
@@ -63,6 +62,7 @@ export async function fetchBlob(
   const { sha256, sizeBytes } = address;
   const prove = () => proveStored(environment, address, progress, signal);
   if (await withRelief(environment, address, keep, () => BLOCK_BYTES, prove)) return FOUND_ON_DISK;
+  progress.phase = 'queued';
   try {
     await capacity.reserve(sha256, sizeBytes, signal, keep);
   } catch (error) {
@@ -167,7 +167,8 @@ async function proveStored(
     throw await refuse(environment, address, { cause: 'disk', level, finding, source: 'cache' });
   }
   log.warn({ blob: sha256, path, ...finding }, `${words}; it is removed and fetched anew`);
-  await store.removeDamaged(sha256);
+  // Another daemon may hold it open: it keeps what it has, and this one begins anew.
+  if (!(await store.removeDamaged(sha256))) await store.retire(sha256);
   proven.forget(sha256);
   capacity.forget(sha256);
   return false;
@@ -176,7 +177,7 @@ async function proveStored(
 function isProven({ store, proven }: FetchEnvironment, { sha256, sizeBytes }: BlobAddress): boolean {
   const stored = store.openBlob(sha256);
   if (stored === undefined) return false;
-  closeSync(stored.descriptor);
+  store.closeBlob(stored);
   return stored.sizeBytes === sizeBytes && proven.proofOf({ sha256, ...stored }) !== undefined;
 }
 
@@ -226,6 +227,7 @@ async function fetchInto(
     source: source.name,
   };
   if (!(await store.publish(sha256, partial, record))) return undefined;
+  capacity.published(sha256, sizeBytes);
   // It is ready; nothing that happens from here on may say otherwise.
   await store.syncName(sha256).catch((error: unknown) => {
     log.warn({ blob: sha256, reason: messageOf(error) }, 'a power cut may take a blob away: its folder was not synced');

@@ -3,12 +3,14 @@
  *
  * Invariants:
  * - A file below blobs/ appears by rename from partial/, after its content and before its folder entry were synced.
- * - Whoever reads a blob holds a shared flock on it, whoever removes it an exclusive one. A crash frees both.
- * - Whoever writes a partial file holds an exclusive flock on it, turned into a shared one before the rename, so that no
+ * - Whoever reads a blob holds a shared lock on it (file-locks.ts), whoever removes it an exclusive one. A crash frees both.
+ * - Whoever writes a partial file holds an exclusive lock on it, turned into a shared one before the rename, so that no
  *   other process can take the blob for idle in between.
+ * - A file that somebody holds open keeps a name in the cache, so that its bytes are counted: a damaged one is moved aside.
  * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
  */
 
+import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
 import {
   access,
@@ -18,6 +20,7 @@ import {
   mkdir,
   open,
   readdir,
+  rename,
   rm,
   stat,
   statfs,
@@ -27,10 +30,12 @@ import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
-import { enableVerity, flock, setAccessTime } from '../libc.js';
+import { enableVerity, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { removeIfLeft, removeLeftTemporaries, replaceFile, syncFolder } from '../temporary-file.js';
-import { CacheLayout, SHA256_NAME } from './cache-layout.js';
+import { blobOfPartial, CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
+import { chooseLocks, presentLocks } from './choose-locks.js';
+import type { FileLocks } from './file-locks.js';
 import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
 import { isStrange, readSmallFile, removeStray, renameOver } from './small-file.js';
@@ -43,12 +48,25 @@ export interface StoredBlob {
   readonly usedAtMs: number;
 }
 
-/** A blob held open under a shared lock. The owner closes the descriptor, which frees the lock. */
+/** A blob held open under a shared lock. Its owner gives it back with `closeBlob`. */
 export interface OpenBlob {
   readonly descriptor: number;
   readonly inode: number;
   readonly sizeBytes: number;
   readonly modifiedSeconds: number;
+}
+
+/** What became of a removal: of no use where the blob is held or kept by whoever, or was used later than was known. */
+export type Removal =
+  | { readonly kind: 'removed' }
+  | { readonly kind: 'held' }
+  | { readonly kind: 'kept' }
+  | { readonly kind: 'used'; readonly usedAtMs: number };
+
+/** A file that lies aside until it is closed everywhere. */
+export interface RetiredBlob {
+  readonly name: string;
+  readonly sizeBytes: number;
 }
 
 /** A partial file whose exclusive lock is ours. */
@@ -58,6 +76,7 @@ export interface LockedPartial {
 }
 
 const TWO_HEX = /^[0-9a-f]{2}$/;
+const SHA256_DIGITS = 64;
 /** A file system without fs-verity, or not with blocks of our size. */
 const CANT_SEAL = new Set(['EOPNOTSUPP', 'ENOTSUP', 'ENOTTY', 'EINVAL', 'ENOSYS']);
 /** A partial file's place is cleared this often: what keeps coming back is not to be cleared. */
@@ -65,10 +84,12 @@ const MAX_PARTIAL_ATTEMPTS = 3;
 
 export class BlobStore {
   readonly layout: CacheLayout;
+  readonly locks: FileLocks;
   readonly pins: Pins;
 
-  private constructor(layout: CacheLayout) {
+  private constructor(layout: CacheLayout, locks: FileLocks) {
     this.layout = layout;
+    this.locks = locks;
     this.pins = new Pins(layout);
   }
 
@@ -89,7 +110,7 @@ export class BlobStore {
       );
     }
     await refuseUnsafe(layout);
-    return new BlobStore(layout);
+    return new BlobStore(layout, chooseLocks(layout));
   }
 
   /** The blobs of a cache that is there already; touches nothing. Errors: ENOENT there is none; EPERM an unsafe folder. */
@@ -104,7 +125,7 @@ export class BlobStore {
       });
     }
     await refuseUnsafe(layout);
-    return new BlobStore(layout);
+    return new BlobStore(layout, presentLocks(layout));
   }
 
   /** Every blob and its size, oldest use first. Those that come or go meanwhile may be missed. */
@@ -122,18 +143,13 @@ export class BlobStore {
     return found.sort((a, b) => a.usedAtMs - b.usedAtMs);
   }
 
-  /** Removes what has no business below blobs/, and what killed processes have left: temporaries, proofs of no blob. */
-  async removeStrays(): Promise<void> {
-    const blobs = new Set<string>();
-    for await (const { path, name } of this.#entries()) {
-      if (name === undefined) await removeStray(path);
-      else blobs.add(name);
-    }
-    await removeLeftTemporaries(this.layout.root);
+  /** Removes what killed processes have left: temporaries, and proofs of blobs that are not there, as `isThere` says. */
+  async removeLeft(isThere: (sha256: string) => boolean): Promise<void> {
+    for (const folder of [this.layout.root, this.layout.reservations]) await removeLeftTemporaries(folder);
     for (const shard of await readdir(this.layout.proofs, { withFileTypes: true })) {
       if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) continue;
       const folder = join(this.layout.proofs, shard.name);
-      for (const name of await readdir(folder)) if (!blobs.has(name)) await removeIfLeft(join(folder, name));
+      for (const name of await readdir(folder)) if (!isThere(name)) await removeIfLeft(join(folder, name));
     }
   }
 
@@ -157,15 +173,17 @@ export class BlobStore {
 
   /** Partial files and the bytes each takes; what is no partial file is removed. */
   async scanPartials(): Promise<{ sha256: string; sizeBytes: number }[]> {
-    const found = [];
-    for (const name of await readdir(this.layout.partials)) {
+    const found = new Map<string, number>();
+    for (const name of await namesIn(this.layout.partials)) {
       const path = join(this.layout.partials, name);
       const stats = await lstatIfThere(path);
       if (stats === undefined) continue;
-      if (stats.isFile() && SHA256_NAME.test(name)) found.push({ sha256: name, sizeBytes: stats.blocks * 512 });
+      const sha256 = blobOfPartial(name);
+      // Each owner may have a file of its own.
+      if (stats.isFile() && sha256 !== undefined) found.set(sha256, (found.get(sha256) ?? 0) + stats.blocks * 512);
       else await removeStray(path);
     }
-    return found;
+    return [...found].map(([sha256, sizeBytes]) => ({ sha256, sizeBytes }));
   }
 
   /** Opens a blob under a shared lock; undefined where it is absent or just being removed. Synchronous: opens wait on it. */
@@ -178,10 +196,12 @@ export class BlobStore {
       throw error;
     }
     try {
-      const locked = flock(descriptor, 'sharedNonBlocking');
+      const { ino } = fstatSync(descriptor);
+      const locked = this.locks.tryLock(descriptor, this.#lockPath(sha256, ino), 'shared');
       const stats = fstatSync(descriptor);
       // The lock may have been won only after the remover let go: then the file has no name left.
-      if (locked && stats.isFile() && stats.nlink > 0) {
+      const isThere = stats.isFile() && stats.nlink > 0;
+      if (locked && isThere && this.locks.stillNames(this.layout.blob(sha256), ino)) {
         return {
           descriptor,
           inode: stats.ino,
@@ -190,17 +210,28 @@ export class BlobStore {
         };
       }
     } catch (error) {
-      closeSync(descriptor);
+      this.closeBlob({ descriptor });
       throw error;
     }
-    closeSync(descriptor);
+    this.closeBlob({ descriptor });
     return undefined;
+  }
+
+  /** Gives a blob back that was opened. Synchronous, as opening it is. */
+  closeBlob({ descriptor }: Pick<OpenBlob, 'descriptor'>): void {
+    this.locks.unlock(descriptor);
+    closeSync(descriptor);
+  }
+
+  /** One file may be moved aside and another come in its place: who holds the one does not hold the other. */
+  #lockPath(sha256: string, inode: number): string {
+    return `${this.layout.blob(sha256)}:${inode}`;
   }
 
   /** Whether there is a blob, whoever brought it, that is not just being removed. */
   isThere(sha256: string): boolean {
     const opened = this.openBlob(sha256);
-    if (opened !== undefined) closeSync(opened.descriptor);
+    if (opened !== undefined) this.closeBlob(opened);
     return opened !== undefined;
   }
 
@@ -217,9 +248,10 @@ export class BlobStore {
       throw error;
     }
     try {
-      return !flock(descriptor, 'exclusiveNonBlocking');
+      const lockPath = this.#lockPath(sha256, fstatSync(descriptor).ino);
+      return !this.locks.tryLock(descriptor, lockPath, 'exclusive');
     } finally {
-      closeSync(descriptor);
+      this.closeBlob({ descriptor });
     }
   }
 
@@ -260,18 +292,39 @@ export class BlobStore {
    * Errors: those of the disk as TmaxError: ENOSPC; EIO with what is wrong with it.
    */
   async lockPartial(sha256: string): Promise<LockedPartial | undefined> {
-    const path = this.layout.partial(sha256);
+    const lockPath = this.layout.partial(sha256);
+    const path = `${lockPath}${this.locks.partialSuffix}`;
     const handle = await this.#openPartial(path);
     try {
-      if (flock(handle.fd, 'exclusiveNonBlocking') && (await isSameFile(path, await handle.stat()))) {
+      const locked = this.locks.tryLock(handle.fd, lockPath, 'exclusive');
+      if (locked && (await isSameFile(path, await handle.stat()))) {
+        await this.#removeOtherPartials(sha256, path);
         return { path, handle };
       }
     } catch (error) {
-      await handle.close();
+      await this.#unlockPartial(handle);
       throw error;
     }
-    await handle.close();
+    await this.#unlockPartial(handle);
     return undefined;
+  }
+
+  /** Files of owners that have died, or have been silent for so long that they may write no more to what is published. */
+  async #removeOtherPartials(sha256: string, own: string): Promise<void> {
+    for (const name of await namesIn(this.layout.partials)) {
+      const path = join(this.layout.partials, name);
+      if (blobOfPartial(name) === sha256 && path !== own) await removeStray(path);
+    }
+  }
+
+  /** Whether there is a partial file of this blob, whoever's. */
+  async hasPartial(sha256: string): Promise<boolean> {
+    return (await namesIn(this.layout.partials)).some((name) => blobOfPartial(name) === sha256);
+  }
+
+  async #unlockPartial(handle: FileHandle): Promise<void> {
+    this.locks.unlock(handle.fd);
+    await handle.close();
   }
 
   async #openPartial(path: string): Promise<FileHandle> {
@@ -296,7 +349,7 @@ export class BlobStore {
     const code = systemErrorCode(cause);
     // Killed right before its rename, when it was as read-only as the blob that it was to become.
     if (code === 'EACCES' && (await lstatIfThere(path))?.isFile()) await chmod(path, 0o600);
-    else if (code === 'ENOENT') await makeFolders(this.layout);
+    else if (code === 'ENOENT') await this.remake();
     else if (!isStrange(cause) || !(await removeStray(path))) {
       throw diskError(cause, `the partial file ${path} can't be opened`);
     }
@@ -332,7 +385,7 @@ export class BlobStore {
   async release({ path, handle }: LockedPartial): Promise<number> {
     const stats = await handle.stat();
     const isThere = await isSameFile(path, stats).catch(() => true);
-    await handle.close().catch(() => undefined);
+    await this.#unlockPartial(handle).catch(() => undefined);
     return isThere ? stats.blocks * 512 : 0;
   }
 
@@ -351,7 +404,8 @@ export class BlobStore {
     const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
     if (created !== undefined) await syncFolder(this.layout.blobs);
     // The kernel gives the exclusive lock back before it grants the shared one: another process may have been quicker.
-    if (!flock(handle.fd, 'sharedNonBlocking')) return false;
+    const { ino } = await handle.stat();
+    if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) return false;
     await handle.chmod(0o444);
     await renameOver(path, target);
     return true;
@@ -378,7 +432,7 @@ export class BlobStore {
       if (code !== 'EEXIST' && !CANT_SEAL.has(code)) throw error;
       return code === 'EEXIST';
     } finally {
-      closeSync(opened.descriptor);
+      this.closeBlob(opened);
     }
   }
 
@@ -387,27 +441,46 @@ export class BlobStore {
     return this.remove(sha256, () => this.pins.has(sha256));
   }
 
+  /** Removes an idle blob, unless it is pinned ("kept") or has been used after `usedAtMs`, by whatever process. */
+  async evictUnused(sha256: string, usedAtMs: number): Promise<Removal> {
+    return await this.#removeBlob(sha256, usedAtMs, () => this.pins.has(sha256));
+  }
+
   /**
    * Removes an idle blob. False where someone, in whatever process, holds it, or it `isKept`, asked while nobody else
    * can take it.
    */
   async remove(sha256: string, isKept: () => boolean = () => false): Promise<boolean> {
+    return (await this.#removeBlob(sha256, Number.POSITIVE_INFINITY, isKept)).kind === 'removed';
+  }
+
+  async #removeBlob(sha256: string, usedAtMs: number, isKept: () => boolean): Promise<Removal> {
     const path = this.layout.blob(sha256);
+    return await this.#removeUnheld(path, sha256, async (stats) => {
+      if (stats.atimeMs > usedAtMs) return { kind: 'used', usedAtMs: stats.atimeMs };
+      if (isKept()) return { kind: 'kept' };
+      await unlink(path);
+      await rm(this.layout.proof(sha256), { force: true });
+      return { kind: 'removed' };
+    });
+  }
+
+  /** Takes the exclusive lock of a file, where nobody holds it, for `remove` to decide. */
+  async #removeUnheld(path: string, sha256: string, remove: (stats: Stats) => Promise<Removal>): Promise<Removal> {
     let handle: FileHandle;
     try {
       handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
     } catch (error) {
-      if (isStrange(error)) return true;
+      if (isStrange(error)) return { kind: 'removed' };
       throw error;
     }
     try {
-      if (!flock(handle.fd, 'exclusiveNonBlocking')) return false;
+      const stats = await handle.stat();
+      if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, stats.ino), 'exclusive')) return { kind: 'held' };
       // What has been put in its place meanwhile is another file, and not ours to remove.
-      if (!(await isSameFile(path, await handle.stat())) || isKept()) return false;
-      await unlink(path);
-      await rm(this.layout.proof(sha256), { force: true });
-      return true;
+      return (await isSameFile(path, stats)) ? await remove(stats) : { kind: 'held' };
     } finally {
+      this.locks.unlock(handle.fd);
       await handle.close();
     }
   }
@@ -419,13 +492,57 @@ export class BlobStore {
   async removeDamaged(sha256: string): Promise<boolean> {
     await this.withdrawProof(sha256);
     if (!(await this.remove(sha256))) return false;
+    await this.#syncRemoval(sha256);
+    return true;
+  }
+
+  /**
+   * Takes a damaged blob out of the way for good, however many hold it: they keep what they have, and nobody else gets it any
+   * more.
+   */
+  async retire(sha256: string): Promise<void> {
+    await this.withdrawProof(sha256);
+    const aside = join(this.layout.retired, `${sha256}.${randomBytes(6).toString('hex')}`);
+    try {
+      await rename(this.layout.blob(sha256), aside);
+    } catch (error) {
+      if (systemErrorCode(error) !== 'ENOENT') throw error;
+      if ((await lstatIfThere(this.layout.blob(sha256))) === undefined) return;
+      await this.remake();
+      await rename(this.layout.blob(sha256), aside);
+    }
+    await this.#syncRemoval(sha256);
+  }
+
+  async #syncRemoval(sha256: string): Promise<void> {
     try {
       await syncFolder(dirname(this.layout.blob(sha256)));
     } catch (error) {
       // Somebody has removed the folder with all that was in it.
       if (!isStrange(error)) throw error;
     }
-    return true;
+  }
+
+  /** Blobs that lie aside; what is none is removed. */
+  async scanRetired(): Promise<RetiredBlob[]> {
+    const found = [];
+    for (const name of await namesIn(this.layout.retired)) {
+      const path = join(this.layout.retired, name);
+      const stats = await lstatIfThere(path);
+      if (stats?.isFile() && RETIRED_NAME.test(name)) found.push({ name, sizeBytes: stats.size });
+      else if (stats !== undefined) await removeStray(path);
+    }
+    return found;
+  }
+
+  /** Removes a blob that lies aside. False where someone still holds it. */
+  async removeRetired(name: string): Promise<boolean> {
+    const path = join(this.layout.retired, name);
+    const removal = await this.#removeUnheld(path, name.slice(0, SHA256_DIGITS), async () => {
+      await unlink(path);
+      return { kind: 'removed' };
+    });
+    return removal.kind === 'removed';
   }
 
   /** Removes a partial file that nobody is writing. False where someone is. */
@@ -436,7 +553,7 @@ export class BlobStore {
       await rm(partial.path, { force: true });
       return true;
     } finally {
-      await partial.handle.close();
+      await this.#unlockPartial(partial.handle);
     }
   }
 
@@ -444,6 +561,11 @@ export class BlobStore {
   async touch(sha256: string): Promise<void> {
     // Nothing but that: the modification time tells of a change by somebody else.
     await setAccessTime(this.layout.blob(sha256), Date.now());
+  }
+
+  /** Makes again what someone has removed of the cache's folders. */
+  async remake(): Promise<void> {
+    await makeFolders(this.layout);
   }
 
   /** False where the disk of the cache is read-only: what is there can be served, and nothing fetched. */
@@ -461,7 +583,7 @@ export class BlobStore {
     const stats = await statfs(this.layout.root).catch(async (error: unknown) => {
       if (systemErrorCode(error) !== 'ENOENT') throw diskError(error, `the disk of ${this.layout.root} can't be asked`);
       // Somebody has removed the whole cache: it begins anew.
-      await makeFolders(this.layout);
+      await this.remake();
       return statfs(this.layout.root);
     });
     return { totalBytes: stats.blocks * stats.bsize, availableBytes: stats.bavail * stats.bsize };
@@ -483,6 +605,16 @@ async function lstatIfThere(path: string): Promise<Stats | undefined> {
   }
 }
 
+/** Nothing, where somebody has removed the folder: it is made again once it is needed. */
+async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (isStrange(error)) return [];
+    throw error;
+  }
+}
+
 /** Marks a folder as a cache, also to backup programs. Source: https://bford.info/cachedir/ */
 const TAG_NAME = 'CACHEDIR.TAG';
 const TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Cache of tmaxfs: images that can be fetched again.\n';
@@ -496,9 +628,10 @@ async function makeFolders(layout: CacheLayout): Promise<void> {
 /** Makes an empty folder ours by a tag, since all else that lies in a cache of ours may be removed. Errors: EEXIST. */
 async function claim({ root }: CacheLayout): Promise<void> {
   const tag = join(root, TAG_NAME);
+  // In this order: another daemon may be making the cache right now, and writes the tag before all else.
+  const others = (await readdir(root)).filter((name) => !name.startsWith(TAG_NAME));
   if (readSmallFile(tag) === TAG) return;
-  // Another daemon may be writing the tag right now.
-  if ((await readdir(root)).some((name) => !name.startsWith(TAG_NAME))) {
+  if (others.length > 0) {
     throw new TmaxError(
       'EEXIST',
       `the cache directory ${root} holds other things and is no cache of tmaxfs; name an empty folder with --cache-dir`,
@@ -512,7 +645,7 @@ async function claim({ root }: CacheLayout): Promise<void> {
 /** What others can write into can't be trusted to hold what was proven. */
 async function refuseUnsafe(layout: CacheLayout): Promise<void> {
   const uid = process.getuid?.() ?? 0;
-  for (const path of [layout.root, ...layout.folders]) {
+  for (const path of [layout.root, ...layout.folders, layout.locks, layout.lockOwners]) {
     // The root may be reached through a link that the user has named; below it there are none of ours.
     const stats = path === layout.root ? await stat(path) : await lstatIfThere(path);
     if (stats === undefined) continue;

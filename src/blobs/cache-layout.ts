@@ -4,7 +4,10 @@
  *   CACHEDIR.TAG               says that this folder is a cache of ours, in which what is unknown may be removed
  *   blobs/<2 hex>/<sha256>     0444, whole and proven; appears by rename alone
  *   proofs/<2 hex>/<sha256>    what was proven of it, and of which file; without it a blob is proven again before use
- *   partial/<sha256>           0600, bytes on their way; whoever fetches holds an exclusive flock on it
+ *   partial/<sha256>           0600, bytes on their way; whoever fetches holds an exclusive lock on it
+ *   retired/<sha256>.<random>  damaged blobs that others hold open: gone for all who ask, and removed once they are closed
+ *   reservations/              room that fetches will fill (reservations.ts), and the lock under which it is counted
+ *   locks/                     lease files, where flock(2) does not work (lease-files.ts)
  *   pins/<sha256>              empty: this blob is never evicted
  *   quarantine/<sha256>.json   why a blob was refused; never its data
  *   catalog/                   see catalog/catalog-store.ts
@@ -15,6 +18,14 @@
 import { join } from 'node:path';
 
 export const SHA256_NAME = /^[0-9a-f]{64}$/;
+/** With the owner's, where locks are lease files: each has files of its own. */
+const PARTIAL_NAME = /^([0-9a-f]{64})(\.[0-9a-f]{16})?$/;
+export const RETIRED_NAME = /^[0-9a-f]{64}\.[0-9a-f]{12}$/;
+
+/** The sha256 of what a partial file is to become; undefined where it is none by its name. */
+export function blobOfPartial(name: string): string | undefined {
+  return PARTIAL_NAME.exec(name)?.[1];
+}
 
 export class CacheLayout {
   readonly root: string;
@@ -25,7 +36,8 @@ export class CacheLayout {
 
   /** The folders of the cache that are made with it. */
   get folders(): readonly string[] {
-    return [this.blobs, this.proofs, this.partials, this.pins, this.quarantine, this.catalogs];
+    const { blobs, proofs, partials, retired, reservations, pins, quarantine, catalogs } = this;
+    return [blobs, proofs, partials, retired, reservations, pins, quarantine, catalogs];
   }
 
   get blobs(): string {
@@ -38,6 +50,22 @@ export class CacheLayout {
 
   get partials(): string {
     return join(this.root, 'partial');
+  }
+
+  get retired(): string {
+    return join(this.root, 'retired');
+  }
+
+  get reservations(): string {
+    return join(this.root, 'reservations');
+  }
+
+  get locks(): string {
+    return join(this.root, 'locks');
+  }
+
+  get lockOwners(): string {
+    return join(this.locks, 'owners');
   }
 
   get pins(): string {

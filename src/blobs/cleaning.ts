@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { isLeft, isTemporary } from '../temporary-file.js';
 import type { BlobStore } from './blob-store.js';
-import { SHA256_NAME } from './cache-layout.js';
+import { blobOfPartial, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
 import { type FoundFile, filesBelow } from './files-below.js';
 import { removeStray } from './small-file.js';
 
@@ -20,6 +20,8 @@ export interface Removed {
 export interface StoreCleaning {
   /** Images whose fetch has ended before its time. */
   readonly partials: Removed;
+  /** Damaged blobs that were open when they were replaced, and are closed by now. */
+  readonly retired: Removed;
   /** Proofs whose blob is gone. */
   readonly proofs: Removed;
   /** Files that were to be renamed by a process that has ended before. */
@@ -31,28 +33,39 @@ export interface StoreCleaning {
 /** Errors: those of the disk. */
 export async function cleanStore(store: BlobStore): Promise<StoreCleaning> {
   const { partials, running } = await removePartials(store);
+  const retired = await removeRetired(store);
   const proofs = await removeProofs(store);
   const temporaryFiles = await removeTemporaryFiles(store);
-  return { partials, proofs, temporaryFiles, runningFetches: running };
+  return { partials, retired, proofs, temporaryFiles, runningFetches: running };
 }
 
 async function removePartials(store: BlobStore): Promise<{ partials: Removed; running: number }> {
   const removed = new Count();
   let running = 0;
   for await (const file of filesBelow(store.layout.partials, 0)) {
-    const isOurs = SHA256_NAME.test(file.name);
-    if (await (isOurs ? store.removePartial(file.name) : removeStray(file.path))) removed.add(file);
+    const sha256 = blobOfPartial(file.name);
+    if (await (sha256 === undefined ? removeStray(file.path) : store.removePartial(sha256))) removed.add(file);
     else running += 1;
   }
   return { partials: removed, running };
 }
 
-async function removeProofs({ layout }: BlobStore): Promise<Removed> {
+async function removeRetired(store: BlobStore): Promise<Removed> {
+  const removed = new Count();
+  for await (const file of filesBelow(store.layout.retired, 0)) {
+    const isOurs = RETIRED_NAME.test(file.name);
+    if (await (isOurs ? store.removeRetired(file.name) : removeStray(file.path))) removed.add(file);
+  }
+  return removed;
+}
+
+async function removeProofs(store: BlobStore): Promise<Removed> {
+  const { layout } = store;
   const removed = new Count();
   for await (const file of filesBelow(layout.proofs, 1)) {
     if (!SHA256_NAME.test(file.name)) continue;
     // A proof is written right before its blob appears. Whoever does that still has the partial file.
-    if (existsSync(layout.partial(file.name)) || existsSync(layout.blob(file.name))) continue;
+    if ((await store.hasPartial(file.name)) || existsSync(layout.blob(file.name))) continue;
     await rm(file.path, { force: true });
     removed.add(file);
   }
@@ -63,6 +76,7 @@ async function removeTemporaryFiles({ layout }: BlobStore): Promise<Removed> {
   const removed = new Count();
   for (const [folder, depth] of [
     [layout.root, 0],
+    [layout.reservations, 0],
     [layout.proofs, 1],
     [layout.quarantine, 0],
     [layout.catalogs, 1],

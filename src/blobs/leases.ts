@@ -1,11 +1,11 @@
 /**
  * Who holds ready blobs open, through this process.
  *
- * Ownership: a `LeasedBlob` owns its descriptor (and so its flock) while its count is above zero; `Capacity` is told of each
+ * Ownership: a `LeasedBlob` owns its descriptor (and so its lock) while its count is above zero; `Capacity` is told of each
  * change. Nothing here waits: an open of a ready blob is answered in its own turn.
  */
 
-import { closeSync } from 'node:fs';
+import { fstatSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { messageOf } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
@@ -73,7 +73,8 @@ export class Leases {
     if (opened === undefined) return undefined;
     const first = { ...opened, count: 1 };
     this.#leased.set(sha256, first);
-    this.#options.capacity.lease(sha256, first.sizeBytes);
+    const isDeleted = () => fstatSync(first.descriptor).nlink === 0;
+    this.#options.capacity.lease(sha256, first.sizeBytes, isDeleted);
     return this.#lease(sha256, first);
   }
 
@@ -82,7 +83,7 @@ export class Leases {
     if (this.#leased.has(address.sha256)) return true;
     const opened = this.#openProven(address);
     if (opened === undefined) return false;
-    closeSync(opened.descriptor);
+    this.#options.store.closeBlob(opened);
     return true;
   }
 
@@ -109,7 +110,7 @@ export class Leases {
     try {
       proof = this.#provenAndServed(address, opened);
     } finally {
-      if (proof === undefined) closeSync(opened.descriptor);
+      if (proof === undefined) store.closeBlob(opened);
     }
     return proof === undefined ? undefined : opened;
   }
@@ -125,7 +126,7 @@ export class Leases {
   }
 
   #lease(sha256: string, leased: LeasedBlob): Lease {
-    const { capacity, quarantine } = this.#options;
+    const { store, capacity, quarantine } = this.#options;
     let released = false;
     return {
       descriptor: leased.descriptor,
@@ -135,8 +136,8 @@ export class Leases {
         leased.count -= 1;
         if (leased.count > 0) return;
         this.#leased.delete(sha256);
-        closeSync(leased.descriptor);
         capacity.idle(sha256, leased.sizeBytes);
+        store.closeBlob(leased);
         this.#touch(sha256);
         this.#shrinkIfAboveLimit();
         // Nothing keeps it from being fetched anew any more.

@@ -8,7 +8,7 @@
  */
 
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, read } from 'node:fs';
+import { read } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
@@ -176,7 +176,7 @@ export class Scrubber {
     } catch {
       return 'unreadable';
     } finally {
-      closeSync(opened.descriptor);
+      store.closeBlob(opened);
     }
   }
 

@@ -3,7 +3,6 @@
  * `tmaxfs verify`. The blob is held under a shared lock meanwhile, and its access time stays what it was.
  */
 
-import { closeSync } from 'node:fs';
 import { stat, utimes } from 'node:fs/promises';
 import { messageOf, TmaxError } from '../errors.js';
 import type { Finding, Verdict, VerifyLevel } from '../verify/verdict.js';
@@ -75,7 +74,7 @@ export async function checkStored(
     }
   } finally {
     // Before the proof is withdrawn: who then wants to replace the blob must find it unlocked.
-    closeSync(stored.descriptor);
+    store.closeBlob(stored);
   }
   await store.withdrawProof(sha256);
   return { kind: 'damaged', level: verdict.level, finding: verdict.finding };

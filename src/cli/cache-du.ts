@@ -22,6 +22,7 @@ function describe(use: CacheUse): string {
     row('  of them pinned', use.blobs.pinned),
     row('  of them open', use.blobs.open),
     row('partial files', use.partials),
+    row('damaged images, replaced while open', use.retired),
     row('proofs', use.proofs),
     row('refusals', use.quarantine),
     row('catalogs', use.catalogs),

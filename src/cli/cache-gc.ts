@@ -17,12 +17,21 @@ export async function cacheGcCommand(options: CacheCommandOptions & { readonly u
   process.stdout.write(options.json ? `${JSON.stringify(cleaning, null, 2)}\n` : printable(describe(cleaning)));
 }
 
-function describe({ partials, proofs, temporaryFiles, runningFetches, catalogs, unlisted }: CacheCleaning): string {
+function describe({
+  partials,
+  retired,
+  proofs,
+  temporaryFiles,
+  runningFetches,
+  catalogs,
+  unlisted,
+}: CacheCleaning): string {
   const line = (what: string, { files, bytes }: Removed) => `removed ${files} ${what} (${formatBytes(bytes)})\n`;
   const running = runningFetches > 0 ? `kept ${runningFetches} partial files: they are just being fetched\n` : '';
   return [
     line('partial files that nobody is fetching', partials),
     running,
+    line('damaged images that were replaced while open', retired),
     line('proofs of images that are gone', proofs),
     line('catalogs that are no longer used', catalogs),
     line('temporary files', temporaryFiles),

@@ -40,6 +40,8 @@ export interface CacheUse {
   readonly blobs: Taken & { readonly pinned: Taken; readonly open: Taken };
   /** Fetches that run, or have ended before their time; what they take on disk. */
   readonly partials: Taken;
+  /** Damaged images that were open when they were replaced. */
+  readonly retired: Taken;
   readonly proofs: Taken;
   readonly quarantine: Taken;
   readonly catalogs: Taken;
@@ -81,18 +83,20 @@ export async function measureCache(store: BlobStore, daemons: readonly Status[])
     pinned: taken(stored.filter((_blob, index) => states[index]?.pinned)),
     open: taken(stored.filter((_blob, index) => states[index]?.open)),
   };
-  const [partials, proofs, quarantine, catalogs, disk] = await Promise.all([
+  const [partials, retired, proofs, quarantine, catalogs, disk] = await Promise.all([
     measure(layout.partials),
+    measure(layout.retired),
     measure(layout.proofs),
     measure(layout.quarantine),
     measure(layout.catalogs),
     store.disk(),
   ]);
-  const bytes = [blobs, partials, proofs, quarantine, catalogs].reduce((sum, part) => sum + part.bytes, 0);
+  const bytes = [blobs, partials, retired, proofs, quarantine, catalogs].reduce((sum, part) => sum + part.bytes, 0);
   return {
     directory: layout.root,
     blobs,
     partials,
+    retired,
     proofs,
     quarantine,
     catalogs,

@@ -68,13 +68,20 @@ test('du sums what lies there, and changes nothing', async (t) => {
   await cache.pin([sha(A)]);
   const lease = await open(B);
   writeFileSync(join(root, 'partial', 'stray'), 'x');
+  writeFileSync(join(root, 'retired', `${sha(A)}.0123456789ab`), Buffer.alloc(4096, 'x'));
   symlinkSync('/dev/zero', join(root, 'quarantine', 'link'));
   const use = await measureCache(store, []);
   t.like(use.blobs, { files: 3, bytes: 3000, pinned: { files: 1, bytes: 1000 }, open: { files: 1, bytes: 1000 } });
-  t.like(use, { partials: { files: 1 }, proofs: { files: 3 }, quarantine: { files: 1 }, daemons: [] });
+  t.like(use, {
+    partials: { files: 1 },
+    retired: { files: 1, bytes: 4096 },
+    proofs: { files: 3 },
+    quarantine: { files: 1 },
+    daemons: [],
+  });
   t.is(use.catalogs.files, 3, 'two commits, and what main stands for');
-  const { blobs, partials, proofs, quarantine, catalogs } = use;
-  t.is(use.bytes, blobs.bytes + partials.bytes + proofs.bytes + quarantine.bytes + catalogs.bytes);
+  const { blobs, partials, retired, proofs, quarantine, catalogs } = use;
+  t.is(use.bytes, blobs.bytes + partials.bytes + retired.bytes + proofs.bytes + quarantine.bytes + catalogs.bytes);
   t.true(existsSync(join(root, 'partial', 'stray')));
   lease.release();
 });
@@ -91,6 +98,19 @@ test('gc removes partial files that nobody fills, and no other', async (t) => {
   t.deepEqual(readdirSync(join(root, 'partial')), ['e'.repeat(64)]);
   await running?.handle.close();
   t.is((await clean()).partials.files, 1);
+});
+
+test('gc removes a damaged blob that was replaced once it is closed, and leaves what is reserved alone', async (t) => {
+  const { open, root, store, clean } = await setUpCache(t);
+  const lease = await open(A);
+  await store.retire(sha(A));
+  const reservation = join(root, 'reservations', `fetch.${sha(B)}.1000.0123456789abcdef`);
+  writeFileSync(reservation, '');
+  t.is((await clean()).retired.files, 0);
+  lease.release();
+  t.like((await clean()).retired, { files: 1, bytes: 4096 });
+  t.deepEqual(readdirSync(join(root, 'retired')), []);
+  t.true(existsSync(reservation), 'daemons look after these');
 });
 
 test('gc removes a proof without its blob, but not that of a blob just being published', async (t) => {

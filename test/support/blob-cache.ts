@@ -12,7 +12,7 @@ import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/s
 import { flipBit } from './bit-rot.js';
 import { recordingLog } from './hub.js';
 import { provingAfterwards } from './proving-afterwards.js';
-import { temporaryFolder } from './temporary.js';
+import { type Lifetime, temporaryFolder } from './temporary.js';
 
 export interface Blob {
   readonly address: BlobAddress;
@@ -61,7 +61,7 @@ export class TestSource extends EventEmitter implements Source {
 
 type Overrides = Partial<Omit<BlobCacheOptions, 'store'>> & { readonly root?: string };
 
-export async function setUp(t: ExecutionContext, overrides: Overrides = {}) {
+export async function setUp(t: Lifetime, overrides: Overrides = {}) {
   const root = overrides.root ?? temporaryFolder(t);
   const source = new TestSource();
   const { log, lines } = recordingLog();

@@ -10,7 +10,8 @@ export interface PoolImage {
 }
 
 const TEMPORARY = /\.[0-9a-f]{12}\.tmp$/;
-const FOLDERS = ['blobs', 'catalog', 'partial', 'pins', 'proofs', 'quarantine'];
+const RESERVATION = /^fetch\.([0-9a-f]{64})\.\d+\.[0-9a-f]{16}$/;
+const FOLDERS = ['blobs', 'catalog', 'partial', 'pins', 'proofs', 'quarantine', 'reservations', 'retired'];
 
 export interface CacheJudgement {
   /** What is wrong, in words; empty where nothing is. */
@@ -62,8 +63,14 @@ export function judgeCache(root: string, images: ReadonlyMap<string, PoolImage>,
     if (!images.has(entry.name)) faults.push(`proofs/ holds ${entry.name}`);
     if (!blobs.has(entry.name)) orphans.push(pathOf(entry));
   }
-  for (const folder of ['pins', 'quarantine']) {
+  for (const folder of ['pins', 'quarantine', 'retired']) {
     for (const { name } of entries(join(root, folder))) faults.push(`${folder}/ holds ${name}`);
+  }
+  for (const entry of entries(join(root, 'reservations'))) {
+    const { name } = entry;
+    const sha256 = RESERVATION.exec(name)?.[1];
+    if (name !== 'lock' && !isTemporary(pathOf(entry)) && !images.has(sha256 ?? ''))
+      faults.push(`reservations/ holds ${name}`);
   }
   if (takenBytes > limitBytes) faults.push(`${takenBytes} bytes are taken, ${limitBytes} are allowed`);
   return { faults, partials, temporaries, orphans };
