@@ -32,7 +32,7 @@ async function bashCompletes(file: string, ...words: string[]): Promise<string[]
 
 test('bash completes commands, options, choices and folders', async (t) => {
   const file = await scriptFor(t, 'bash');
-  t.deepEqual(await bashCompletes(file, 'tmaxfs', 'un'), ['unmount']);
+  t.deepEqual(await bashCompletes(file, 'tmaxfs', 'unm'), ['unmount']);
   t.true((await bashCompletes(file, 'tmaxfs', '')).includes('coverage'));
   t.deepEqual(await bashCompletes(file, 'tmaxfs', 'mount', '--cache-'), ['--cache-dir', '--cache-size']);
   t.deepEqual(await bashCompletes(file, 'tmaxfs', 'mount', '--driver', 'k'), ['kernel']);
