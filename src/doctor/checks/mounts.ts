@@ -35,7 +35,7 @@ async function describe({ uid }: Machine, { mountpoint, source }: Mount): Promis
     return note(`${mountpoint} is another user's`, 'who has not let others in; not even root can look into it');
   }
   const why = 'every access fails with "Transport endpoint is not connected"';
-  const remedy = `tmaxfs mount ${mountpoint} (takes it away and mounts anew), or ${unmount}`;
+  const remedy = `tmaxfs mount ${mountpoint} (takes it away and mounts anew), or tmaxfs unmount --dead ${mountpoint}`;
   return error(`${mountpoint} is dead (${trial.error}): its daemon has ended without unmounting`, why, remedy);
 }
 
