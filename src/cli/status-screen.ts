@@ -88,7 +88,7 @@ function describeFetch(fetch: Status['fetches']['running'][number], waiting: Sta
   const named = callers.slice(0, MAX_CALLERS).map(({ pid, command }) => `${pid} (${command ?? 'unknown'})`);
   const more = callers.length > named.length ? ', ...' : '';
   const who = named.length === 0 ? '' : `: ${named.join(', ')}${more}`;
-  return `${fetch.name}  ${fetch.phase} ${percent}% of ${formatBytes(fetch.sizeBytes)}${speed}${left}, ${fetch.seconds} s, ${fetch.waiters} waiting${who}${faults}`;
+  return `${fetch.name}  ${fetch.phase} ${percent}% of ${formatBytes(fetch.sizeBytes)}${speed}${left}, for ${fetch.seconds} s, ${fetch.waiters} waiting${who}${faults}`;
 }
 
 function percentiles({ p50Ms, p99Ms }: Percentiles): string {
