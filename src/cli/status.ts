@@ -13,6 +13,9 @@ const WATCH_INTERVAL_MS = 2000;
 const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
+/** Of a terminal whose size is not known: serial consoles, containers. */
+const DEFAULT_ROWS = 24;
+const DEFAULT_COLUMNS = 80;
 
 /**
  * While it is watched, a daemon may end and another come: that is said, and looking goes on.
@@ -42,12 +45,16 @@ function show(text: string, isWatched: boolean): void {
   stdout.write(isWatched && stdout.isTTY ? redrawn(text, stdout.rows, stdout.columns) : text);
 }
 
-/** Over what was there before; as much as the window holds, since what scrolls can't be drawn over. */
-function redrawn(text: string, rows: number, columns: number): string {
+/**
+ * Over what was there before; as much as the window holds, since what scrolls can't be drawn over. A terminal that does not
+ * know its size says 0 rows and columns.
+ */
+export function redrawn(text: string, rows: number, columns: number): string {
   const lines = text.trimEnd().split('\n');
-  let left = rows - 1;
+  let left = (rows > 0 ? rows : DEFAULT_ROWS) - 1;
+  const width = columns > 0 ? columns : DEFAULT_COLUMNS;
   const fitting = lines.filter((line) => {
-    left -= Math.max(1, Math.ceil(line.length / columns));
+    left -= Math.max(1, Math.ceil(line.length / width));
     return left >= 0;
   });
   const more = lines.length - fitting.length;
