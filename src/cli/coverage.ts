@@ -87,7 +87,7 @@ function describe(coverage: Coverage, isWhole: boolean): string {
     '',
     formatTable(header, rows),
     '',
-    `${count(coverage.blobs)} distinct blobs in all (${formatBytes(coverage.bytes)}), found in ${coverage.directories.length} directories: ` +
+    `distinct blobs in all: ${count(coverage.blobs)} (${formatBytes(coverage.bytes)}); directories: ` +
       coverage.directories.map((directory) => directory || '(root)').join(', '),
   ];
   for (const { variant, unresolvable, refused } of coverage.variants) {
