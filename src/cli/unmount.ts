@@ -86,8 +86,10 @@ async function daemonStatus(path: string): Promise<v.InferOutput<typeof statusSh
     return v.parse(statusShape, await askDaemon(path, '/status'));
   } catch (error) {
     // A dead or hung daemon is just what is being unmounted; of another user's, unmounting says what there is to say.
-    const isOthers = error instanceof TmaxError && error.errno === 'EACCES';
-    if (!isOthers) process.stderr.write(`tmaxfs: ${wordsOf(error)}: unmounting all the same\n`);
+    const errno = error instanceof TmaxError ? error.errno : undefined;
+    // Its own words tell to do just this.
+    const words = errno === 'ENOTCONN' ? `no daemon is behind ${path} any more` : wordsOf(error);
+    if (errno !== 'EACCES') process.stderr.write(`tmaxfs: ${words}: unmounting all the same\n`);
     return undefined;
   }
 }

@@ -136,7 +136,7 @@ async function controlSocketOf(mountpoint: string): Promise<string> {
     }
     const isDead = topMountAt(mountpoint)?.type === MOUNT_TYPE;
     const message = isDead
-      ? `the daemon of ${mountpoint} has ended without unmounting`
+      ? `the daemon of ${mountpoint} has ended without unmounting; "tmaxfs mount ${mountpoint}" mounts anew, "tmaxfs unmount --dead ${mountpoint}" takes away what it left`
       : `no tmaxfs daemon serves ${mountpoint}; start one with "tmaxfs mount"`;
     throw new TmaxError('ENOTCONN', message, { cause, source: 'control' });
   }
