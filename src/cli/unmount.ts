@@ -88,7 +88,7 @@ async function daemonStatus(path: string): Promise<v.InferOutput<typeof statusSh
     // A dead or hung daemon is just what is being unmounted; of another user's, unmounting says what there is to say.
     const errno = error instanceof TmaxError ? error.errno : undefined;
     // Its own words tell to do just this.
-    const words = errno === 'ENOTCONN' ? `no daemon is behind ${path} any more` : wordsOf(error);
+    const words = errno === 'ENOTCONN' ? `no daemon answers behind ${path}` : wordsOf(error);
     if (errno !== 'EACCES') process.stderr.write(`tmaxfs: ${words}: unmounting all the same\n`);
     return undefined;
   }

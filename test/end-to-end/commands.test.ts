@@ -133,7 +133,7 @@ test.serial('an unmount of a dead mount says what it found, and nothing that con
   t.true(asked.stderr.includes(`"tmaxfs unmount --dead ${pool.mountpoint}"`));
   const { exitCode, stderr } = await pool.tmaxfs(['unmount', pool.mountpoint]);
   t.is(exitCode, 0);
-  t.is(stderr, `tmaxfs: no daemon is behind ${pool.mountpoint} any more: unmounting all the same`);
+  t.is(stderr, `tmaxfs: no daemon answers behind ${pool.mountpoint}: unmounting all the same`);
   t.is(topMountAt(pool.mountpoint), undefined);
 });
 
