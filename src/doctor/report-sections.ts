@@ -7,6 +7,7 @@ import { formatBytes } from '../daemon/amount.js';
 import { askDaemon } from '../daemon/control-client.js';
 import { defaultLogFile } from '../daemon/log-place.js';
 import { shownSettings } from '../daemon/settings-log.js';
+import type { Status } from '../daemon/status.js';
 import { messageOf } from '../errors.js';
 import { tmaxfsMounts } from '../fuse/mount-table.js';
 import { version } from '../version.js';
@@ -32,6 +33,9 @@ export async function reportSections(machine: Machine, diagnosis: () => Promise<
     .map(({ mountpoint }) => mountpoint)
     .filter((mountpoint) => machine.mountpoint === undefined || machine.mountpoint === mountpoint);
   const mountpoints = [...new Set(chosen)].slice(0, MAX_MOUNTS);
+  const statuses = await Promise.all(mountpoints.map(daemonStatus));
+  const inUse = statuses.flatMap(({ cache }) => (cache?.directory === undefined ? [] : [cache.directory]));
+  const caches = [...new Set([machine.settings.cacheDirectory, ...inUse])];
   const logs = mountpoints.length > 0 || machine.mountpoint === undefined ? mountpoints : [machine.mountpoint];
   return [
     { title: 'versions', gather: () => versions(machine) },
@@ -41,12 +45,12 @@ export async function reportSections(machine: Machine, diagnosis: () => Promise<
       gather: async () => json({ ...shownSettings(machine.settings), mountpoint: machine.mountpoint }),
     },
     { title: 'variables', gather: async () => variables(machine) },
-    { title: 'mounts', gather: () => mountLines(machine) },
+    { title: 'mounts', gather: () => mountLines(caches) },
     ...mountpoints.map((mountpoint) => ({
       title: `status of ${mountpoint}`,
       gather: async () => json(await askDaemon(mountpoint, '/status')),
     })),
-    { title: `cache ${machine.settings.cacheDirectory}`, gather: () => cache(machine) },
+    ...caches.map((directory) => ({ title: `cache ${directory}`, gather: () => cacheInNumbers(directory) })),
     ...logs.map((mountpoint) => ({ title: `log of ${mountpoint}`, gather: () => log(machine, mountpoint) })),
   ];
 }
@@ -79,15 +83,15 @@ function variables({ environment }: Machine): string {
     .join('\n');
 }
 
-/** Those of tmaxfs, and the disk of the cache: sources of others may hold what is not ours to tell. */
-async function mountLines({ settings }: Machine): Promise<string> {
-  const { id } = fileSystemOf(settings.cacheDirectory);
+/** Those of tmaxfs, and the disks of the caches: sources of others may hold what is not ours to tell. */
+async function mountLines(caches: readonly string[]): Promise<string> {
+  const ids = new Set(caches.map((directory) => String(fileSystemOf(directory).id)));
   const lines = (await readFile('/proc/self/mountinfo', 'utf8')).split('\n');
-  return lines.filter((line) => line.includes(' - fuse.tmaxfs ') || line.startsWith(`${id} `)).join('\n');
+  return lines.filter((line) => line.includes(' - fuse.tmaxfs ') || ids.has(line.split(' ', 1)[0] ?? '')).join('\n');
 }
 
-async function cache({ settings }: Machine): Promise<string> {
-  const store = await BlobStore.existing(settings.cacheDirectory);
+async function cacheInNumbers(directory: string): Promise<string> {
+  const store = await BlobStore.existing(directory);
   const [blobs, disk] = await Promise.all([store.list(), store.disk()]);
   const bytes = blobs.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   const unproven = blobs.filter(({ sha256 }) => store.proof(sha256) === undefined).length;
@@ -100,11 +104,15 @@ async function cache({ settings }: Machine): Promise<string> {
 
 /** Of the daemon that serves the mount, else of the last that did. */
 async function log(machine: Machine, mountpoint: string): Promise<string> {
-  const status = await askDaemon(mountpoint, '/status').catch(() => undefined);
-  const known = typeof status === 'object' && status !== null ? (status as { logFile?: unknown; pid?: unknown }) : {};
+  const known = await daemonStatus(mountpoint);
   if (known.logFile === null) return journal(machine, String(known.pid));
   const file = typeof known.logFile === 'string' ? known.logFile : defaultLogFile(mountpoint, machine.environment);
   return `${file}\n${await tailOf(file)}`;
+}
+
+/** What its daemon says of itself; nothing of one that does not answer. A daemon is of this package, and so is its document. */
+async function daemonStatus(mountpoint: string): Promise<Partial<Status>> {
+  return (await askDaemon(mountpoint, '/status').catch(() => ({}))) as Partial<Status>;
 }
 
 /** Whole lines only. */

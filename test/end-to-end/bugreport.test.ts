@@ -48,7 +48,8 @@ test.serial('a report has all its sections and none of the secrets that lie abou
   ];
   appendFileSync(pool.logFile, planted.map((line) => `${JSON.stringify(line)}\n`).join(''));
   const output = join(pool.folder, 'report.txt');
-  const words = ['bugreport', pool.mountpoint, '--repo', POOL_NAME, '--cache-dir', pool.cacheDirectory];
+  // The cache of the daemon is found without being named.
+  const words = ['bugreport', pool.mountpoint, '--repo', POOL_NAME];
   const { exitCode, stdout, stderr } = await pool.tmaxfs([...words, '--output', output]);
   t.is(exitCode, 0, stderr);
   t.regex(stdout, new RegExp(`^${output}: read it before you send it`));
@@ -74,7 +75,7 @@ test.serial('a report has all its sections and none of the secrets that lie abou
     /^TMAXFS_CACHE_SIZE=1G$/m,
     new RegExp(`- fuse\\.tmaxfs ${POOL_NAME} `),
     /"commit": "[0-9a-f]{40}"/,
-    /^1 blobs, .*, 0 of them without a proof/m,
+    new RegExp(`^== cache ${pool.cacheDirectory}\\n\\n1 blobs, .*, 0 of them without a proof`, 'm'),
     /"msg":"starting to mount /,
     /cdn\.example\/blob\?\[removed\]/,
   ]) {
