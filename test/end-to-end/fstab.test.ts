@@ -62,7 +62,7 @@ needsSystemd('mount -t tmaxfs mounts with its options, umount ends the daemon', 
   );
   const flags = (await booted.run('findmnt --noheadings --output VFS-OPTIONS /tmax')).stdout.split(',');
   for (const flag of ['ro', 'nosuid', 'nodev', 'noexec']) t.true(flags.includes(flag), flag);
-  t.regex((await booted.run('tmaxfs status /tmax')).stdout, /of 5\.0 GiB$[^]*\/var\/tmp\/pool$/m);
+  t.regex((await booted.run('tmaxfs status /tmax')).stdout, /of 5\.0 GiB\n {2}disk .* \/var\/tmp\/pool$/m);
   t.is((await booted.run('umount /tmax')).exitCode, 0);
   await daemonsEnd();
 });
