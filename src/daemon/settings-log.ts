@@ -1,6 +1,7 @@
 /** What a daemon runs with, as its first line in the log. */
 
 import type { Logger } from 'pino';
+import { proxyFor, proxyUrl } from '../sources/proxy.js';
 import { version } from '../version.js';
 import type { Settings } from './settings.js';
 
@@ -8,8 +9,19 @@ import type { Settings } from './settings.js';
 export function logSettings(settings: Settings, log: Logger): void {
   log.info(
     { version, settings: shownSettings(settings) },
-    `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}`,
+    `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}, ${wayOf(settings)}`,
   );
+}
+
+/** Where everything is to come from; also for a terminal, which is not shown the settings. */
+function wayOf({ offline, endpoint, proxy }: Settings): string {
+  if (offline) return 'offline';
+  const url = new URL(endpoint);
+  const value = url.protocol === 'https:' ? proxy.httpsProxy : proxy.httpProxy;
+  // One that is no address is told by the first request, in words of its own.
+  if (value === undefined || !URL.canParse(proxyUrl(value))) return `from ${endpoint}`;
+  const found = proxyFor(url, proxy);
+  return found === undefined ? `from ${endpoint}` : `from ${endpoint} through ${found.variable} ${found.shown}`;
 }
 
 /** Settings as they may be shown to anyone: of a token where it comes from, of a proxy where it leads. */
