@@ -85,7 +85,8 @@ export class ImageFile {
     const tailStart = this.sizeBytes - this.#tail.length;
     const before = Math.max(0, Math.min(buffer.length, tailStart - offsetBytes));
     this.#readFile(buffer.subarray(0, before), offsetBytes);
-    this.#tail.copy(buffer, before, offsetBytes + before - tailStart);
+    // Copying nothing from before the tail's first byte is an error too.
+    if (before < buffer.length) this.#tail.copy(buffer, before, offsetBytes + before - tailStart);
   }
 
   #readFile(buffer: Buffer, offsetBytes: number): void {

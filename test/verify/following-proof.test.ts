@@ -8,7 +8,7 @@ import { FollowingProof, type ProofThreads } from '../../src/verify/following-pr
 import type { DataBlocks } from '../../src/verify/squashfs/data-blocks.js';
 import type { Verdict } from '../../src/verify/verdict.js';
 import { Verifier } from '../../src/verify/verifier.js';
-import { verifyImage } from '../../src/verify/verify.js';
+import { proveForm, proveGrowingForm, verifyImage } from '../../src/verify/verify.js';
 import { brokenImages, goodImageBytes, goodImages, imageFile } from '../support/images.js';
 import { buildSif, pseudorandomBytes, sha256Of } from '../support/sif-writer.js';
 import { buildSquashfs } from '../support/squashfs-writer.js';
@@ -19,6 +19,10 @@ function sharedCopy(bytes: Buffer): SharedArrayBuffer {
   const shared = new SharedArrayBuffer(bytes.length);
   Buffer.from(shared).set(bytes);
   return shared;
+}
+
+function expectationOf(bytes: Buffer) {
+  return { sizeBytes: bytes.length, sha256: sha256Of(bytes) };
 }
 
 /** Writes the image in steps, as a fetch would, and answers with the verdict of the proof that followed. */
@@ -58,6 +62,22 @@ test('an image is judged while it is written as it is when it lies there whole',
       }),
       { numRuns: 3 },
     );
+  }
+});
+
+test('the form of an image is proven by its first and its last bytes alone', async (t) => {
+  for (const { name } of goodImages) {
+    const bytes = goodImageBytes(name);
+    const whole = await proveForm(imageFile(`sound-${name}`, bytes), expectationOf(bytes), 'deep');
+    // Between the two lies what is not read: its data.
+    const starts = whole.data?.blocks.starts ?? [];
+    const firstByte = starts[0] ?? 64 * 1024;
+    const path = imageFile(`head-${name}`, bytes.subarray(0, firstByte));
+    const lastBytes = sharedCopy(bytes.subarray(firstByte));
+    const growing = { sizeBytes: bytes.length, tail: lastBytes };
+    const form = await proveGrowingForm(path, growing, 'deep');
+    t.deepEqual(form.verdict, whole.verdict, name);
+    t.deepEqual(form.data?.blocks, whole.data?.blocks, name);
   }
 });
 
