@@ -4,7 +4,8 @@
  * open no time of its own where cores are free.
  *
  * Nothing that is found on the way counts before the digest of the whole is known to be the right one: the owner calls
- * `conclude` then, and `abandon` otherwise.
+ * `conclude` then, and `abandon` otherwise. The digest is that of the file, and says nothing of a tail that was shown ahead
+ * of its turn: a source may have fetched those bytes once more. So the two are compared.
  */
 
 import type { GrowingFile } from './image-file.js';
@@ -22,10 +23,13 @@ export interface ProofThreads {
   /** Undefined: more of the file is needed. */
   form(growing: GrowingFile): Promise<FormProof | undefined>;
   data(plan: DataPlan): Promise<RefusedVerdict | undefined>;
+  /** Whether the file, by now whole, ends in these bytes. */
+  endsIn(tail: SharedArrayBuffer): Promise<boolean>;
   /** Of the file as it then lies there, whole. */
   whole(): Promise<Verdict>;
   /** The last steps, once form and data have been proven. */
   last(form: Verdict, parts: readonly (RefusedVerdict | undefined)[]): Promise<Verdict>;
+  /** Calls off what is under way of form and data. */
   stop(): void;
 }
 
@@ -60,11 +64,25 @@ export class FollowingProof {
 
   /** To be called once, with the file complete and its digest compared. Errors: EIO local disk; EINTR. */
   async conclude(): Promise<Verdict> {
+    try {
+      const form = await this.#formOfTheFile();
+      if (form !== undefined) {
+        this.written(this.#sizeBytes);
+        return await this.#threads.last(form.verdict, await Promise.all(this.#parts));
+      }
+    } finally {
+      // Also what one part that failed has left of the others.
+      this.abandon();
+    }
+    return await this.#threads.whole();
+  }
+
+  /** Undefined where it was not proven, or of other bytes than those that are there now. Errors: EIO. */
+  async #formOfTheFile(): Promise<FormProof | undefined> {
     // What went wrong on the way may have been for lack of what is there now.
     const form = await this.#form?.catch(() => undefined);
-    if (form === undefined) return await this.#threads.whole();
-    this.written(this.#sizeBytes);
-    return await this.#threads.last(form.verdict, await Promise.all(this.#parts));
+    if (form === undefined || this.#tail === undefined) return undefined;
+    return (await this.#threads.endsIn(this.#tail)) ? form : undefined;
   }
 
   /** Ends what is under way: these bytes will not be used. */
@@ -78,8 +96,6 @@ export class FollowingProof {
     if (this.#form === undefined) {
       if (this.#tail === undefined || this.#writtenBytes < HEAD_BYTES) return;
       this.#form = this.#threads.form({ sizeBytes: this.#sizeBytes, tail: this.#tail });
-      // The thread has its own hold on it.
-      this.#tail = undefined;
       this.#form.then(
         (form) => this.#follow(form?.data),
         () => {},

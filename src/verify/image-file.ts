@@ -7,12 +7,14 @@
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, fstatSync, readSync, type Stats } from 'node:fs';
+import { closeSync, fstatSync, read, readSync, type Stats } from 'node:fs';
+import { promisify } from 'node:util';
 import { messageOf, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
 import type { Pace } from './pace.js';
 
 const HASH_CHUNK_BYTES = 1 << 20;
+const readAsync = promisify(read);
 
 /** A file that is still being written. */
 export interface GrowingFile {
@@ -123,6 +125,28 @@ export class ImageFile {
 
   close(): void {
     closeSync(this.#descriptor);
+  }
+}
+
+/** Whether the file's last bytes are these. Reads without blocking: the caller need not be a thread. Errors: EIO. */
+export async function fileEndsIn(path: string, tail: SharedArrayBuffer): Promise<boolean> {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openReadOnly(path);
+    const expected = Buffer.from(tail);
+    const found = Buffer.allocUnsafe(expected.length);
+    const start = fstatSync(descriptor).size - expected.length;
+    if (start < 0) return false;
+    for (let done = 0; done < found.length; ) {
+      const { bytesRead } = await readAsync(descriptor, found, done, found.length - done, start + done);
+      if (bytesRead === 0) return false;
+      done += bytesRead;
+    }
+    return found.equals(expected);
+  } catch (error) {
+    throw localFailure(path, 'read', error);
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
   }
 }
 

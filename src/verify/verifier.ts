@@ -11,6 +11,7 @@ import PQueue from 'p-queue';
 import { Piscina } from 'piscina';
 import { TmaxError, toTmaxError } from '../errors.js';
 import { FollowingProof } from './following-proof.js';
+import { fileEndsIn } from './image-file.js';
 import { interrupted } from './pace.js';
 import { splitBlocks } from './squashfs/data-blocks.js';
 import type { RefusedVerdict, Verdict, VerifyLevel } from './verdict.js';
@@ -107,17 +108,9 @@ export class Verifier {
         return answer.kind === 'form' ? answer.proof : undefined;
       },
       data: (plan) => orInterruption(this.#proveData(plan, call)),
-      whole: async () => {
-        call.end();
-        return await this.verify(path, { ...expectation, computedSha256: expectation.sha256 }, level, options);
-      },
-      last: async (form, parts) => {
-        try {
-          return await orInterruption(concludeProof(form, path, parts, { signal: call.signal }));
-        } finally {
-          call.end();
-        }
-      },
+      endsIn: (tail) => orInterruption(fileEndsIn(path, tail)),
+      whole: () => this.verify(path, { ...expectation, computedSha256: expectation.sha256 }, level, options),
+      last: (form, parts) => orInterruption(concludeProof(form, path, parts, { signal: call.signal })),
       stop: () => {
         call.abort();
         call.end();

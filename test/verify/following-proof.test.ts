@@ -94,6 +94,7 @@ function recordingThreads(blocks: DataBlocks): { readonly calls: string[]; reado
       calls.push(`data ${starts.join()}`);
       return undefined;
     },
+    endsIn: async () => true,
     whole: async () => {
       calls.push('whole');
       return VALID;
@@ -130,7 +131,7 @@ test('the form is proven as soon as head and tail are there, and data as soon as
   t.deepEqual(await writtenThen(9 * MIB - 1), ['form']);
   t.deepEqual(await writtenThen(17 * MIB), ['form', 'data 1048576', 'data 9437184']);
   t.is(await proof.conclude(), VALID);
-  t.deepEqual(calls.slice(3), ['data 17825792', 'last of 3']);
+  t.deepEqual(calls.slice(3), ['data 17825792', 'last of 3', 'stop']);
 });
 
 test('a tail that comes before the head waits for it', async (t) => {
@@ -150,14 +151,14 @@ test('without a tail, or with one that is too short, all is proven at the end', 
   const proof = new FollowingProof(40 * MIB, without.threads);
   proof.written(40 * MIB);
   await proof.conclude();
-  t.deepEqual(without.calls, ['whole']);
+  t.deepEqual(without.calls, ['stop', 'whole']);
   for (const form of [async () => undefined, () => Promise.reject(new Error('the disk'))]) {
     const { calls, threads } = recordingThreads(BLOCKS);
     const short = new FollowingProof(40 * MIB, { ...threads, form });
     short.tail(new SharedArrayBuffer(10));
     short.written(40 * MIB);
     await short.conclude();
-    t.deepEqual(calls, ['whole']);
+    t.deepEqual(calls, ['stop', 'whole']);
   }
 });
 
@@ -204,4 +205,37 @@ test('what was written after its form was proven is still judged by its content'
   writeFileSync(path, image);
   proof.written(image.length);
   t.like(await proof.conclude(), { outcome: 'invalid', level: 'deep', finding: { code: 'squashfs-data-block' } });
+});
+
+test('a tail other than what the file ends in decides nothing, for good or bad', async (t) => {
+  const verifier = new Verifier({ threads: 2 });
+  t.teardown(() => verifier.close());
+  const content = Buffer.alloc(300_000, 'words that can be compressed. ');
+  const squashfs = buildSquashfs({ kind: 'directory', entries: { text: { kind: 'file', content } } });
+  const good = buildSif({ squashfs, objects: [{ type: 0x4005, content: Buffer.alloc(200_000), name: 'padding' }] });
+  const broken = Buffer.from(good);
+  // Its inode table, where the superblock says that it is.
+  const superblock = good.indexOf('hsqs');
+  const table = superblock + Number(good.readBigUInt64LE(superblock + 64));
+  broken.fill(0xff, table, table + 20);
+  const verdictOn = async (image: Buffer, shown: Buffer) => {
+    const path = imageFile('tail', image);
+    const proof = verifier.follow(path, { sizeBytes: image.length, sha256: sha256Of(image) }, 'deep');
+    proof.tail(sharedCopy(shown.subarray(table)));
+    proof.written(image.length);
+    return await proof.conclude();
+  };
+  t.like(await verdictOn(good, good), { outcome: 'valid', level: 'deep' });
+  t.like(await verdictOn(broken, broken), { outcome: 'invalid' });
+  t.deepEqual(await verdictOn(good, broken), await verdictOn(good, good));
+  t.deepEqual(await verdictOn(broken, good), await verdictOn(broken, broken));
+});
+
+test('where one part of the data can not be judged, the others are called off', async (t) => {
+  const { calls, threads } = recordingThreads(BLOCKS);
+  const proof = new FollowingProof(40 * MIB, { ...threads, data: () => Promise.reject(new Error('the disk')) });
+  proof.tail(new SharedArrayBuffer(10));
+  proof.written(40 * MIB);
+  await t.throwsAsync(proof.conclude(), { message: 'the disk' });
+  t.deepEqual(calls, ['form', 'stop']);
 });
