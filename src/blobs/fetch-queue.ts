@@ -42,7 +42,10 @@ export class FetchQueue {
   /** Takes out a fetch that nobody wants any more. True where it was not running, and so won't report its end itself. */
   cancel(fetch: QueuedFetch): boolean {
     clearTimeout(this.#parked.get(fetch));
-    if (this.#waiting.delete(fetch) || this.#parked.delete(fetch)) return true;
+    if (this.#waiting.delete(fetch) || this.#parked.delete(fetch)) {
+      this.#tellIfIdle();
+      return true;
+    }
     this.#running.get(fetch)?.abort();
     return false;
   }
@@ -107,7 +110,11 @@ export class FetchQueue {
       this.#leaving.delete(fetch);
       if (outcome.kind === 'later') this.#park(fetch, outcome.afterMs);
       this.dispatch();
-      if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve();
+      this.#tellIfIdle();
     });
+  }
+
+  #tellIfIdle(): void {
+    if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 }

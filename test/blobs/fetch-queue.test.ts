@@ -138,6 +138,16 @@ test('a queued fetch that is cancelled never runs, and a running one is called o
   t.is(queued.runs, 0);
 });
 
+test('a queue is idle once the last fetch that waits for another process is cancelled', async (t) => {
+  const queue = new FetchQueue(1);
+  const locked = new TestFetch('locked', 0);
+  queue.add(locked);
+  await locked.comeBackIn(60_000);
+  const idle = queue.idle().then(() => 'idle');
+  t.true(queue.cancel(locked));
+  t.is(await Promise.race([idle, turn()]), 'idle');
+});
+
 test('whatever comes, ends and is waited for: no fetch is lost, and none that is waited for waits for one that is not', async (t) => {
   const step = fc.record({ what: fc.constantFrom('add', 'finish', 'want'), which: fc.nat(20), waiters: fc.nat(2) });
   await fc.assert(
