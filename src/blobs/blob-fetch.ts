@@ -160,6 +160,8 @@ async function proveStored(
     await quarantine.remove(sha256);
     return true;
   }
+  // What is to be fetched waits for room next.
+  progress.phase = 'queued';
   if (check.kind === 'absent') return false;
   const { finding, level } = check;
   const words = `a blob in the cache is no longer what it was proven to be: ${finding.message}`;

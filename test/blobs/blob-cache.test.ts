@@ -237,6 +237,33 @@ test('concurrent fetches never count on the same room', async (t) => {
   );
 });
 
+test('a fetch that waits for room is queued, and may give way like others that are', async (t) => {
+  const { add, cache, open, source, store } = await setUp(t, { limits: limitsOf(MIB), maxFetches: 2 });
+  const [first, second] = [blobOf('first', MIB), blobOf('second', MIB)];
+  [first, second].forEach(add);
+  let letGo = () => {};
+  source.gate = new Promise((resolve) => {
+    letGo = resolve;
+  });
+  const opening = open(first);
+  await once(source, 'download');
+  const looksForRoom = new Promise<void>((resolve) => {
+    const { list } = store.pins;
+    store.pins.list = () => {
+      resolve();
+      return list.call(store.pins);
+    };
+  });
+  const controller = new AbortController();
+  const bringing = cache.bring(second.address, { variant: 'v', task: 's' }, controller.signal, new Set());
+  await looksForRoom;
+  t.is(cache.state(second.address.sha256).state, 'queued');
+  controller.abort();
+  await t.throwsAsync(bringing, { instanceOf: TmaxError });
+  letGo();
+  (await opening).release();
+});
+
 test('a restart finds the blobs again, in the order of their last use', async (t) => {
   const before = await setUp(t);
   const [old, recent] = [blobOf('old', MIB), blobOf('recent', MIB)];
