@@ -87,6 +87,9 @@ export const READ_BACK_BYTES = 1024 * 1024;
 /** Bytes received and not yet written, per blob: beyond, its connections are held back until the disk has caught up. */
 export const MAX_UNWRITTEN_BYTES = 2 * 1024 * 1024;
 
+/** And in so many chunks: each of them takes memory of its own, however small it is. */
+export const MAX_UNWRITTEN_CHUNKS = 8192;
+
 /**
  * A blob that comes over several connections comes in pieces of this size. One piece per connection is held in memory
  * at most, until those before it are complete: large enough to hide a round trip, small enough to be held.

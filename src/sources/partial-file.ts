@@ -12,7 +12,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
 import { aborted } from './failure.js';
-import { MAX_UNWRITTEN_BYTES, READ_BACK_BYTES } from './limits.js';
+import { MAX_UNWRITTEN_BYTES, MAX_UNWRITTEN_CHUNKS, READ_BACK_BYTES } from './limits.js';
 
 /** Created for its owner alone, never followed through a link that someone else may have put there. */
 const OPEN_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW;
@@ -80,7 +80,8 @@ export class PartialFile {
     this.#acceptedBytes += chunk.length;
     this.#pending.push(chunk);
     this.#writing ??= this.#write();
-    return this.#acceptedBytes - this.#writtenBytes > MAX_UNWRITTEN_BYTES ? this.#writing : undefined;
+    const isBehind = this.#acceptedBytes - this.#writtenBytes > MAX_UNWRITTEN_BYTES;
+    return isBehind || this.#pending.length > MAX_UNWRITTEN_CHUNKS ? this.#writing : undefined;
   }
 
   /** The digest of all that was appended, and of what was there before; to be asked for once. */

@@ -2,7 +2,8 @@
  * The rest of a file, handed out in pieces, front to back, and put together again in order.
  *
  * The first unfinished piece (the head) goes straight to the file; those after it wait in memory, at most one per
- * connection. So the file stays a prefix, its digest needs no second reading, and memory is bounded by the window.
+ * connection. So the file stays a prefix, its digest needs no second reading, and memory is bounded by the window: what
+ * waits is copied, since a server may send it in chunks that each take many times their bytes.
  *
  * One piece may go before all others, the tail: it waits in memory for its turn at the end, and is shown to whoever
  * wants to know the last bytes early.
@@ -16,8 +17,8 @@ export interface Piece {
   readonly end: number;
   /** How much of it has come. */
   received: number;
-  /** What came before its turn. */
-  waiting: Buffer[];
+  /** Room for all of it, once something has come before its turn. */
+  held: Buffer | undefined;
 }
 
 /** The last bytes of the file, where they are to come first. */
@@ -47,6 +48,8 @@ export class PieceWindow {
   readonly #tail: Tail | undefined;
   /** Until its turn has come. */
   #tailPiece: Piece | undefined;
+  /** Where that is held, so that other threads can read it; until it was shown. */
+  #tailBytes: SharedArrayBuffer | undefined;
   #isTailTaken = false;
   /** Handed out and unfinished, or finished before their turn; in order of their place. */
   readonly #pieces: Piece[] = [];
@@ -61,7 +64,10 @@ export class PieceWindow {
     this.#nextStart = file.acceptedBytes;
     this.#end = sizeBytes - (tail?.bytes ?? 0);
     this.#tail = tail;
-    if (tail !== undefined) this.#tailPiece = { start: this.#end, end: sizeBytes, received: 0, waiting: [] };
+    if (tail !== undefined) {
+      this.#tailBytes = new SharedArrayBuffer(tail.bytes);
+      this.#tailPiece = { start: this.#end, end: sizeBytes, received: 0, held: Buffer.from(this.#tailBytes) };
+    }
   }
 
   /** Pieces handed out and not yet complete in the file, besides the tail. */
@@ -89,24 +95,21 @@ export class PieceWindow {
     const start = this.#nextStart;
     const end = Math.min(start + this.#pieceBytes, this.#end);
     this.#nextStart = end;
-    const piece: Piece = { start, end, received: 0, waiting: [] };
+    const piece: Piece = { start, end, received: 0, held: undefined };
     this.#pieces.push(piece);
     return piece;
   }
 
   /** Takes the next bytes of a piece. Result and errors: as `PartialFile.append`. */
   put(piece: Piece, chunk: Buffer): Promise<void> | undefined {
-    piece.received += chunk.length;
     if (piece !== this.#pieces[0]) {
-      piece.waiting.push(chunk);
-      if (piece === this.#tailPiece && isComplete(piece)) {
-        const bytes = shared(piece.waiting);
-        // Held once: what waits for its turn is what is shown.
-        piece.waiting = [Buffer.from(bytes)];
-        this.#tail?.onComplete(bytes);
-      }
+      piece.held ??= Buffer.allocUnsafeSlow(piece.end - piece.start);
+      piece.held.set(chunk, piece.received);
+      piece.received += chunk.length;
+      if (piece === this.#tailPiece && isComplete(piece)) this.#showTail();
       return undefined;
     }
+    piece.received += chunk.length;
     let patience = this.#file.append(chunk);
     while (this.#pieces[0] !== undefined && isComplete(this.#pieces[0])) patience = this.#retireHead() ?? patience;
     return patience;
@@ -120,14 +123,19 @@ export class PieceWindow {
       this.#tailPiece = undefined;
     }
     const head = this.#pieces[0];
-    const stored = head?.waiting ?? [];
-    if (head !== undefined) head.waiting = [];
-    let patience: Promise<void> | undefined;
-    for (const chunk of stored) patience = this.#file.append(chunk) ?? patience;
+    const held = head?.held?.subarray(0, head.received);
+    if (head !== undefined) head.held = undefined;
+    const patience = held === undefined || held.length === 0 ? undefined : this.#file.append(held);
     const waiters = this.#onRetired;
     this.#onRetired = [];
     for (const wake of waiters) wake();
     return patience;
+  }
+
+  /** What waits for its turn is what is shown: it is held once. */
+  #showTail(): void {
+    if (this.#tailBytes !== undefined) this.#tail?.onComplete(this.#tailBytes);
+    this.#tailBytes = undefined;
   }
 
   #retirement(signal: AbortSignal): Promise<void> {
@@ -144,16 +152,4 @@ export class PieceWindow {
 
 export function isComplete({ start, end, received }: Piece): boolean {
   return received === end - start;
-}
-
-/** A copy that other threads can read. */
-function shared(chunks: readonly Buffer[]): SharedArrayBuffer {
-  const bytes = new SharedArrayBuffer(chunks.reduce((total, chunk) => total + chunk.length, 0));
-  const view = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    view.set(chunk, at);
-    at += chunk.length;
-  }
-  return bytes;
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import fc from 'fast-check';
 import { TmaxError } from '../../src/errors.js';
-import { MAX_UNWRITTEN_BYTES } from '../../src/sources/limits.js';
+import { MAX_UNWRITTEN_BYTES, MAX_UNWRITTEN_CHUNKS } from '../../src/sources/limits.js';
 import { PartialFile } from '../../src/sources/partial-file.js';
 import { isComplete, type Piece, PieceWindow } from '../../src/sources/piece-window.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -78,6 +78,37 @@ test('who appends faster than the disk writes is held back', async (t) => {
   await patience;
   t.is((await stat(path)).size, unwritten);
   await file.close();
+});
+
+test('who appends in tiny chunks is held back by their number', async (t) => {
+  const path = await partialPath(t);
+  const file = await PartialFile.open(path, { sizeBytes: MAX_UNWRITTEN_BYTES, signal: quiet() });
+  let patience: Promise<void> | undefined;
+  let appended = 0;
+  for (; patience === undefined && appended <= 2 * MAX_UNWRITTEN_CHUNKS; appended += 1) {
+    patience = file.append(Buffer.of(1));
+  }
+  t.true(appended <= MAX_UNWRITTEN_CHUNKS + 2);
+  await patience;
+  t.is((await stat(path)).size, appended);
+  await file.close();
+});
+
+test('what waits for its turn keeps no chunk that it came in', async (t) => {
+  const bytes = BYTES.subarray(0, 1000);
+  const path = await partialPath(t);
+  const file = await PartialFile.open(path, { sizeBytes: bytes.length, signal: quiet() });
+  const tail = { bytes: 100, onComplete: () => {} };
+  const window = new PieceWindow(file, { sizeBytes: bytes.length, pieceBytes: 500, maxPieces: 2, tail });
+  const [last, head, second] = [await window.take(quiet()), await window.take(quiet()), await window.take(quiet())];
+  for (const piece of [last, second, head]) {
+    if (piece === undefined) break;
+    const chunk = Buffer.from(bytes.subarray(piece.start, piece.end));
+    await window.put(piece, chunk);
+    if (piece !== head) chunk.fill(0);
+  }
+  await file.close();
+  t.is(file.digest(), sha256Of(bytes));
 });
 
 test('an abort ends the reading of a long prefix', async (t) => {
