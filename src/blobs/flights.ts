@@ -21,6 +21,7 @@ import {
 import type { BlobState, FailedFetch, FetchInFlight, OpenLabel } from './blob-report.js';
 import { FetchOutcomes } from './fetch-outcomes.js';
 import { FetchQueue, type QueuedFetch, type RunOutcome } from './fetch-queue.js';
+import { isFull } from './full-disk.js';
 import { interrupted } from './refusal.js';
 
 /** A fetch that is queued, under way, or has given way; it has one end, told to all who wait. */
@@ -248,7 +249,10 @@ export class Flights {
       this.#flights.delete(address.sha256);
       this.#landed(flight, result);
     } catch (thrown) {
-      if (signal.aborted && !this.#stopping.signal.aborted && isStillWanted(flight)) {
+      const isCalledOff = signal.aborted && isStillWanted(flight);
+      // An open that has joined since needs no blob to be kept for a prefetch.
+      const mayEvictMore = isFull(thrown) && keep.size > 0 && waiters.size > 0;
+      if ((isCalledOff || mayEvictMore) && !this.#stopping.signal.aborted) {
         progress.phase = 'queued';
         return { kind: 'later', afterMs: 0 };
       }

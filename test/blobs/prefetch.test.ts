@@ -195,6 +195,21 @@ test('it makes room by what is not wanted and not held open, never by one of its
   t.deepEqual([A, B, C, D].map(isOnDisk), [true, false, true, true]);
 });
 
+test('an open that joins a prefetched blob has room made for it by what the prefetch would have kept', async (t) => {
+  const { cache, open } = await setUp(t, { limits: { limitBytes: 2500, reserveFreeBytes: 0, leasePatienceMs: 20 } });
+  const [kept, held, wanted] = ['kept', 'held', 'wanted'].map((name) => addressOf(name));
+  if (kept === undefined || held === undefined || wanted === undefined) return t.fail();
+  (await open(kept)).release();
+  const lease = await open(held);
+  const keep = new Set([kept.sha256, wanted.sha256]);
+  const label = { variant: 'v', task: 'wanted' };
+  const bringing = cache.bring(wanted, label, new AbortController().signal, keep);
+  (await open(wanted)).release();
+  await bringing;
+  t.is(cache.state(kept.sha256).state, 'absent');
+  lease.release();
+});
+
 test('what was there already is not more recently used than before', async (t) => {
   const limits = { limitBytes: 2 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 };
   const { open, fetchAll, isOnDisk } = await setUp(t, { limits });
