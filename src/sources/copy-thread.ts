@@ -129,13 +129,9 @@ function refuseOutside(root: string, real: string): void {
 }
 
 function copyInto(job: CopyJob, source: number, state: CopyState): Copy {
-  const target = onCacheDisk(() =>
-    openSync(
-      job.partialPath,
-      constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK,
-      0o600,
-    ),
-  );
+  const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  // It makes the file where there is none, as after another source's was published.
+  const target = state.write(() => onCacheDisk(() => openSync(job.partialPath, flags, 0o600)));
   try {
     const isShared = state.write(() => {
       onCacheDisk(() => ftruncateSync(target, 0));

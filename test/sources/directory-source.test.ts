@@ -16,6 +16,8 @@ import {
 import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { TmaxError } from '../../src/errors.js';
+import { CopyState } from '../../src/sources/copy-state.js';
+import copyImage from '../../src/sources/copy-thread.js';
 import { DirectorySource } from '../../src/sources/directory-source.js';
 import type { BlobAddress, DownloadOptions } from '../../src/sources/source.js';
 import { btrfsFolder, memoryFolder } from '../support/loop-disk.js';
@@ -170,6 +172,28 @@ test('a copy that is called off ends at once, and touches the partial file no mo
   const other = join(folder, 'other');
   t.is((await source.download(ADDRESS, other, { signal: new AbortController().signal })).sha256, sha256);
   t.deepEqual(lstatSync(partial, { bigint: true }), left);
+});
+
+test('who calls a copy off right before it makes the partial file is told to wait for that', (t) => {
+  const { folder, partial, put } = setUp(t);
+  put('images/a.sif');
+  const state = new CopyState();
+  const { sha256, sizeBytes, path } = ADDRESS;
+  let isOver: boolean | undefined;
+  const outcome = copyImage({
+    folder,
+    places: [path],
+    sizeBytes,
+    sha256,
+    memory: state.memory,
+    // Asked for at that very moment.
+    get partialPath() {
+      isOver ??= state.abandon();
+      return partial;
+    },
+  });
+  t.is(outcome.kind, 'abandoned');
+  t.is(isOver, !existsSync(partial));
 });
 
 test('closing ends what is being copied', async (t) => {
