@@ -154,6 +154,7 @@ async function proveStored(
   const { store, capacity, proven, quarantine, log, isHeld } = environment;
   const { sha256, path } = address;
   if (isProven(environment, address)) return true;
+  if (!store.isThere(sha256)) return false;
   progress.phase = 'verifying';
   const check = await checkStored(environment, address, signal);
   if (check.kind === 'sound') {

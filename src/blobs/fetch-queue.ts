@@ -50,6 +50,11 @@ export class FetchQueue {
     return false;
   }
 
+  /** Calls off a running fetch that is to begin anew, by what is known of it now: it says `later`. */
+  restart(fetch: QueuedFetch): void {
+    this.#running.get(fetch)?.abort();
+  }
+
   /** To be called whenever a fetch has got a waiter. */
   dispatch(): void {
     for (let next = this.#next(); next !== undefined; next = this.#next()) {

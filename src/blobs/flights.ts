@@ -36,6 +36,8 @@ interface Flight extends QueuedFetch {
   readonly backers: Set<Backer>;
   /** An open has asked for it. */
   isWanted: boolean;
+  /** It runs for prefetches alone, and evicts nothing that they want. */
+  isSparing: boolean;
 }
 
 interface Waiter {
@@ -161,6 +163,8 @@ export class Flights {
       // Only now does the queue see for whom it is.
       if (known === undefined) this.#queue.add(flight);
       else this.#queue.dispatch();
+      // The room that it waits for may be there, for an open.
+      if (flight.isSparing && flight.progress.phase === 'queued' && !signal.aborted) this.#queue.restart(flight);
     });
   }
 
@@ -221,6 +225,7 @@ export class Flights {
       waiters: new Set(),
       backers: new Set(),
       isWanted: false,
+      isSparing: false,
       get waiterCount() {
         return this.waiters.size;
       },
@@ -238,6 +243,7 @@ export class Flights {
     const { address, progress, backers, waiters } = flight;
     const isForeground = waiters.size > 0;
     const keep = isForeground ? new Set<string>() : new Set([...backers].flatMap((backer) => [...backer.keep]));
+    flight.isSparing = keep.size > 0;
     try {
       const stop = AbortSignal.any([this.#stopping.signal, signal]);
       const result = await fetchBlob(this.#environment, address, progress, stop, keep);
