@@ -14,7 +14,8 @@ export interface Refusal {
   readonly source: string;
 }
 
-const REMEDIES: Readonly<Record<QuarantineRecord['cause'], string>> = {
+/** What becomes of a refused image by itself, and what people can do. */
+export const REMEDIES: Readonly<Record<QuarantineRecord['cause'], string>> = {
   image:
     'the published image is broken: tell its owner; it is not fetched again before the repository changes, or after "tmaxfs verify --retry"',
   transfer:

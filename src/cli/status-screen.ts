@@ -1,5 +1,6 @@
 /** What `tmaxfs status` says of one daemon, on one screen or in one line. */
 
+import { REMEDIES } from '../blobs/refusal.js';
 import { formatBytes, formatMilliseconds } from '../daemon/amount.js';
 import type { Percentiles, Status } from '../daemon/status.js';
 
@@ -44,6 +45,8 @@ export function screenOf(status: Status): string {
   const mostWaited = [...fetches.running].sort((a, b) => b.waiters - a.waiters);
   lines.push(...section('on their way', mostWaited, (fetch) => describeFetch(fetch, opens.waiting)));
   lines.push(...section('quarantine', status.quarantine, describeRefusal));
+  for (const cause of new Set(status.quarantine.map((refusal) => refusal.cause)))
+    lines.push(`    do: ${REMEDIES[cause]}`);
   // What is in quarantine has its reason there.
   const refused = new Set(status.quarantine.map(({ path }) => path));
   const newestFirst = status.lastFailures.filter(({ path }) => !refused.has(path)).reverse();

@@ -1,6 +1,7 @@
 /** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
 
 import type { BlobCacheStatistics, FetchInFlight, PinnedUse } from '../blobs/blob-report.js';
+import type { QuarantineRecord } from '../blobs/quarantine.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import type { MountHandle } from '../fuse/driver.js';
@@ -117,7 +118,7 @@ export interface Status {
     /** The tasks that are shown by it, as "variant/task". */
     readonly names: readonly string[];
     readonly sizeBytes: number;
-    readonly cause: string;
+    readonly cause: QuarantineRecord['cause'];
     /** How far its proof came. */
     readonly level: string;
     readonly code: string;

@@ -61,7 +61,7 @@ export function findLeaf(metadata: ThriftStruct, column: ColumnPath): Leaf {
   };
   visit(root === undefined ? 0n : (integerAt(root, SchemaElement.CHILDREN) ?? 0n), [], []);
   if (found === undefined) {
-    const message = `the data set has no column ${wanted}; it has ${leaves.slice(0, 30).join(', ')}`;
+    const message = `the data set has no column ${wanted}; it has ${leaves.slice(0, 30).join(', ')} (--column, --task-column)`;
     throw new TmaxError('EINVAL', message, { source: 'cli' });
   }
   if (found.repetitions.includes(Repetition.REPEATED)) throw unsupported(`${wanted} is a list`);

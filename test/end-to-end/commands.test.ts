@@ -244,6 +244,7 @@ test.serial(
     waiting.kill('SIGKILL');
     await waiting;
     t.regex(stdout, /^ {4}v\/t0: images\/0\.sif from hub: sha256-mismatch: /m);
+    t.regex(stdout, /^ {4}do: it is tried anew at the next open after half a minute; /m);
     t.is(stdout.split('what arrived has the sha256').length, 2, 'the reason is there once');
     t.regex(stdout, /^ {4}\S+ v\/t1: .*EACCES: /m);
     t.is(/^ {4}\S+ v\/t1: .*$/m.exec(stdout)?.[0].split('images/1.sif').length, 2, 'the path is there once');
