@@ -78,7 +78,11 @@ async function unmountOne(mountpoint: string, options: { readonly lazy: boolean 
   // With --lazy it is known beforehand whether there is something to wait for, and nobody wants to.
   const ends = options.lazy ? daemon.kernel.openHandles === 0 : await hasEnded(daemon.pid);
   if (ends) return;
-  process.stdout.write(`detached; the daemon (pid ${daemon.pid}) goes on until what is open there is closed\n`);
+  const why =
+    daemon.kernel.openHandles > 0
+      ? 'until what is open there is closed'
+      : `while a container or a working directory keeps the mount; "kill ${daemon.pid}" ends it all the same`;
+  process.stdout.write(`detached; the daemon (pid ${daemon.pid}) goes on ${why}\n`);
 }
 
 async function daemonStatus(path: string): Promise<v.InferOutput<typeof statusShape> | undefined> {

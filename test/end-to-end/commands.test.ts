@@ -122,6 +122,22 @@ test.serial('unmount says so where the daemon goes on', async (t) => {
   await eventually('the process has ended', () => !existsSync(`/proc/${pid}`) || undefined);
 });
 
+test.serial('unmount says so where a container keeps the mount, and how to end the daemon', async (t) => {
+  const pool = await MountedPool.start(t, smallPool(1));
+  const { pid } = await pool.status();
+  const container = pool.spawn(['unshare', '--mount', '--propagation', 'private', 'sh', '-c', 'echo ready; read line']);
+  await new Promise((resolve) => container.stdout.once('data', resolve));
+  const { exitCode, stdout } = await pool.tmaxfs(['unmount', pool.mountpoint]);
+  t.is(exitCode, 0);
+  t.regex(
+    stdout,
+    new RegExp(`^detached; the daemon \\(pid ${pid}\\) goes on while a container .* "kill ${pid}" ends it`),
+  );
+  process.kill(pid, 'SIGTERM');
+  await eventually('the process has ended', () => !existsSync(`/proc/${pid}`) || undefined);
+  container.stdin.end('\n');
+});
+
 test.serial('an unmount of a dead mount says what it found, and nothing that contradicts it', async (t) => {
   const pool = await MountedPool.start(t, smallPool(1));
   const { pid } = await pool.status();
