@@ -137,10 +137,15 @@ export class Daemon {
 
   /** A line for people, and one more for each thing that they should know of. */
   summary(): string {
-    const { repository, commit, date, variants: all } = this.#follower.catalog;
+    const { repository, commit, date, variants: all, problemCount } = this.#follower.catalog;
     const { mountpoint, revision } = this.#settings;
     const variants = [...all.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
     const lines = [`${repository}@${commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`];
+    if (problemCount > 0) {
+      lines.push(
+        `warning: names or files left out of it: ${problemCount}; "tmaxfs coverage ${mountpoint}" tells which and why`,
+      );
+    }
     const { failure } = this.#follower.report();
     if (failure !== null) {
       const day = date.toISOString().slice(0, 10);

@@ -41,6 +41,14 @@ test.serial('only the tasks of a list are counted, and what is missing of them i
   t.is((await pool.tmaxfs(['coverage', pool.mountpoint, '--json', '--tsv'])).exitCode, 2);
 });
 
+test.serial('a mount that leaves something out says so, and which command names it', async (t) => {
+  const { files, tasks } = smallPool(1);
+  const pool = await MountedPool.prepare(t, { files, tasks: { v: { ...tasks['v'], lost: 'images/lost.sif' } } });
+  const { exitCode, stdout } = await pool.tryMount();
+  t.is(exitCode, 0);
+  t.regex(stdout, new RegExp(`^warning: names or files left out of it: 1; "tmaxfs coverage ${pool.mountpoint}" `, 'm'));
+});
+
 test.serial('--tsv is one line a task, of seven fields, whatever the names hold', async (t) => {
   const pool = await startPool(t);
   const { exitCode, stdout } = await pool.tmaxfs(['coverage', pool.mountpoint, '--tsv']);
