@@ -48,7 +48,7 @@ test('opens, closes, prefetches, evictions, pins, limits, restarts and kills: th
         await real.end();
       }
     }),
-    { numRuns: RUNS },
+    { numRuns: RUNS, includeErrorInReport: true },
   );
   t.log(`${counter} commands in ${run} runs`);
   t.true(counter > RUNS);
@@ -73,7 +73,7 @@ test('two caches on one directory: what either holds stays, what is there is fet
         for (const cache of caches) await cache.end();
       }
     }),
-    { numRuns: RUNS },
+    { numRuns: RUNS, includeErrorInReport: true },
   );
   t.log(`${counter} commands in ${run} runs`);
   t.true(counter > RUNS);

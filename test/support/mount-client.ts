@@ -142,17 +142,17 @@ export function identity(user: User): { uid?: number; gid?: number } {
 const POLL_INTERVAL_MS = 10;
 const EVENTUALLY_LIMIT_MS = 30_000;
 
-/** Asks again and again until there is an answer; fails loudly after 10 s. */
+/** Asks again and again until there is an answer; fails loudly after `limitMs`. */
 export async function eventually<Value>(
   description: string,
   ask: () => Promise<Value | undefined> | Value | undefined,
+  limitMs = EVENTUALLY_LIMIT_MS,
 ): Promise<Value> {
-  const deadline = performance.now() + EVENTUALLY_LIMIT_MS;
+  const deadline = performance.now() + limitMs;
   for (;;) {
     const answer = await ask();
     if (answer !== undefined) return answer;
-    if (performance.now() > deadline)
-      throw new Error(`did not happen within ${EVENTUALLY_LIMIT_MS} ms: ${description}`);
+    if (performance.now() > deadline) throw new Error(`did not happen within ${limitMs} ms: ${description}`);
     await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL_MS));
   }
 }
