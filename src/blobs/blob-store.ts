@@ -383,8 +383,9 @@ export class BlobStore {
    * removed. Never fails, as after a failure of the disk: what was to last has been synced before.
    */
   async release({ path, handle }: LockedPartial): Promise<number> {
-    const stats = await handle.stat();
-    const isThere = await isSameFile(path, stats).catch(() => true);
+    // A disk that fails must not keep the lock: nobody could ever fetch this blob again.
+    const stats = await handle.stat().catch(() => undefined);
+    const isThere = stats !== undefined && (await isSameFile(path, stats).catch(() => true));
     await this.#unlockPartial(handle).catch(() => undefined);
     return isThere ? stats.blocks * 512 : 0;
   }

@@ -28,7 +28,8 @@ function makePool(folder: string): PoolOfImages {
   return { folder, images };
 }
 
-test('opens, closes, prefetches, evictions, pins, limits, restarts and kills: the cache is what its model is', async (t) => {
+// One after the other: the first bends the time of this process.
+test.serial('opens, closes, prefetches, evictions, pins, limits, restarts and kills: the cache is what its model is', async (t) => {
   const disk = await memoryDisk(t);
   const clock = bendTime(t);
   const pool = makePool(join(disk, 'pool'));
@@ -54,7 +55,7 @@ test('opens, closes, prefetches, evictions, pins, limits, restarts and kills: th
   t.true(counter > RUNS);
 });
 
-test('two caches on one directory: what either holds stays, what is there is fetched by neither, all bytes are right', async (t) => {
+test.serial('two caches on one directory: what either holds stays, what is there is fetched by neither, all bytes are right', async (t) => {
   const disk = await memoryDisk(t);
   const pool = makePool(join(disk, 'pool'));
   let run = 0;
