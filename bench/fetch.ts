@@ -79,11 +79,11 @@ export const coldOpen: Bench = {
 };
 
 /** Four of them fill what a node of a cluster gets from the Hub, and leave the cores free, as on such a node. */
-const NETWORK_BYTES_PER_SECOND = 25e6;
+const NETWORK_BYTES_PER_SECOND = 10e6;
 
 export const deepOpen: Bench = {
   name: 'deep-open',
-  description: 'an image of 550 MB over 4 connections of 25 MB/s, proven at each level while it comes',
+  description: 'an image of 550 MB over 4 connections of 10 MB/s, proven at each level while it comes',
   maxRounds: 3,
   setup: async () => {
     const lifetime = new BenchLifetime();
