@@ -14,7 +14,8 @@ import { memoryDisk } from '../support/small-disk.js';
 /** In blocks. */
 const SIZES = [1, 2, 3, 4, 2, 6];
 const LIMITS = fc.integer({ min: 4, max: 14 });
-const RUNS = 100;
+/** Sequences of each kind; many more by TMAXFS_MODEL_RUNS. */
+const RUNS = Number(process.env['TMAXFS_MODEL_RUNS'] ?? 5);
 
 function makePool(folder: string): PoolOfImages {
   mkdirSync(folder);
@@ -54,7 +55,7 @@ test.serial(
       { numRuns: RUNS, includeErrorInReport: true },
     );
     t.log(`${counter} commands in ${run} runs`);
-    t.true(counter > RUNS);
+    t.true(counter > 0);
   },
 );
 
@@ -82,6 +83,6 @@ test.serial(
       { numRuns: RUNS, includeErrorInReport: true },
     );
     t.log(`${counter} commands in ${run} runs`);
-    t.true(counter > RUNS);
+    t.true(counter > 0);
   },
 );

@@ -52,10 +52,13 @@ export class CacheModel {
 
   bring(image: number, keep: ReadonlySet<number>): Expected {
     if (this.disk.has(image)) return { kind: 'ready' };
+    const before = { disk: [...this.disk], partials: [...this.partials] };
     const resumedBytes = this.partials.get(image) ?? 0;
     this.partials.delete(image);
     if (this.#size(image) > this.limitBytes || !this.#makeRoom(this.#size(image), keep)) {
-      if (resumedBytes > 0) this.partials.set(image, resumedBytes);
+      // What the real one has let go in vain is for the comparison to see.
+      restore(this.disk, before.disk);
+      restore(this.partials, before.partials);
       return { kind: 'full' };
     }
     this.disk.set(image, this.now);
@@ -116,4 +119,9 @@ function sum(numbers: Iterable<number>): number {
   let total = 0;
   for (const number of numbers) total += number;
   return total;
+}
+
+function restore<Key, Value>(map: Map<Key, Value>, entries: readonly (readonly [Key, Value])[]): void {
+  map.clear();
+  for (const [key, value] of entries) map.set(key, value);
 }
