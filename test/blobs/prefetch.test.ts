@@ -210,24 +210,6 @@ test('an open that joins a prefetched blob has room made for it by what the pref
   lease.release();
 });
 
-test('an open that joins a prefetched blob waits for no other fetch where the prefetch would have', async (t) => {
-  const { cache, open, source } = await setUp(t, {
-    limits: { limitBytes: 2.5 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 },
-  });
-  (await open(A)).release();
-  source.hold();
-  const slow = open(B);
-  await source.asked('b');
-  const keep = new Set([A.sha256, C.sha256]);
-  const bringing = cache.bring(C, { variant: 'v', task: 'c' }, new AbortController().signal, keep);
-  const opening = open(C);
-  await source.asked('c');
-  t.is(cache.state(A.sha256).state, 'absent');
-  source.release();
-  await bringing;
-  for (const lease of await Promise.all([slow, opening])) lease.release();
-});
-
 test('what was there already is not more recently used than before', async (t) => {
   const limits = { limitBytes: 2 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 };
   const { open, fetchAll, isOnDisk } = await setUp(t, { limits });
