@@ -1,35 +1,14 @@
 import test from 'ava';
 import { pino } from 'pino';
-import { type MountWords, readSettings } from '../../src/daemon/settings.js';
+import { readSettings } from '../../src/daemon/settings.js';
 import { logSettings } from '../../src/daemon/settings-log.js';
-
-const WORDS: MountWords = {
-  mountpoint: '/tmax',
-  repo: 'org/pool',
-  revision: 'main',
-  cacheSize: '200G',
-  reserveFree: '5%',
-  verify: 'structure',
-  verifyThreads: '2',
-  arch: 'any',
-  scrub: '30d',
-  openTimeout: '540',
-  connections: '4',
-  maxFetches: '8',
-  connectTimeout: '10',
-  minSpeed: '16K',
-  driver: 'auto',
-  allowOther: false,
-  noexec: false,
-  offline: false,
-  logLevel: 'info',
-};
+import { MOUNT_WORDS } from '../support/mount-words.js';
 
 /** The first line of the log, and its words. */
 function firstLine(environment: Record<string, string>): { readonly line: string; readonly words: string } {
   const lines: string[] = [];
   const log = pino({ level: 'info' }, { write: (line: string) => lines.push(line) });
-  logSettings(readSettings(WORDS, { HOME: '/home/u', ...environment }), log);
+  logSettings(readSettings(MOUNT_WORDS, { HOME: '/home/u', ...environment }), log);
   const [line = ''] = lines;
   return { line, words: (JSON.parse(line) as { msg: string }).msg };
 }

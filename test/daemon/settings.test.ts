@@ -1,31 +1,10 @@
 import { resolve } from 'node:path';
 import test from 'ava';
-import { isYes, type MountWords, readSettings } from '../../src/daemon/settings.js';
-
-const WORDS: MountWords = {
-  mountpoint: '/tmax',
-  repo: 'org/pool',
-  revision: 'main',
-  cacheSize: '200G',
-  reserveFree: '5%',
-  verify: 'structure',
-  verifyThreads: '2',
-  arch: 'any',
-  scrub: '30d',
-  openTimeout: '540',
-  connections: '4',
-  maxFetches: '8',
-  connectTimeout: '10',
-  minSpeed: '16K',
-  driver: 'auto',
-  allowOther: false,
-  noexec: false,
-  offline: false,
-  logLevel: 'info',
-};
+import { isYes, readSettings } from '../../src/daemon/settings.js';
+import { MOUNT_WORDS } from '../support/mount-words.js';
 
 test('without any environment: the public Hub, the user’s cache folder, no proxy', (t) => {
-  const settings = readSettings(WORDS, { HOME: '/home/u' });
+  const settings = readSettings(MOUNT_WORDS, { HOME: '/home/u' });
   t.is(settings.endpoint, 'https://huggingface.co');
   t.is(settings.cacheDirectory, '/home/u/.cache/tmaxfs');
   t.deepEqual(settings.proxy, {});
@@ -33,7 +12,7 @@ test('without any environment: the public Hub, the user’s cache folder, no pro
 });
 
 test('the variables that users of the Hub set are honoured', (t) => {
-  const settings = readSettings(WORDS, {
+  const settings = readSettings(MOUNT_WORDS, {
     HOME: '/home/u',
     XDG_CACHE_HOME: '/nvme/cache',
     HF_ENDPOINT: 'https://mirror.example/hf//',
@@ -53,9 +32,9 @@ test('the variables that users of the Hub set are honoured', (t) => {
 });
 
 test('a token in the environment wins over its file; empty variables count as unset', (t) => {
-  t.is(readSettings(WORDS, { HF_TOKEN: ' hf_a ', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_a');
-  t.is(readSettings(WORDS, { HF_TOKEN: '', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_b');
-  const implicit = readSettings(WORDS, { HF_HUB_DISABLE_IMPLICIT_TOKEN: '1', HF_TOKEN_PATH: '/t' }).token;
+  t.is(readSettings(MOUNT_WORDS, { HF_TOKEN: ' hf_a ', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_a');
+  t.is(readSettings(MOUNT_WORDS, { HF_TOKEN: '', HUGGING_FACE_HUB_TOKEN: 'hf_b' }).token.value, 'hf_b');
+  const implicit = readSettings(MOUNT_WORDS, { HF_HUB_DISABLE_IMPLICIT_TOKEN: '1', HF_TOKEN_PATH: '/t' }).token;
   t.deepEqual(implicit, { value: undefined, file: undefined });
 });
 
@@ -87,13 +66,13 @@ for (const [name, wrong] of [
   ['follow', 'sometimes'],
 ] as const) {
   test(`${name} "${wrong}" is a usage error that quotes it`, (t) => {
-    const error = t.throws(() => readSettings({ ...WORDS, [name]: wrong }, {}));
+    const error = t.throws(() => readSettings({ ...MOUNT_WORDS, [name]: wrong }, {}));
     t.true(error?.message.includes(`"${wrong}"`), error?.message);
   });
 }
 
 test('sources are asked in the order in which they are named, each once; without any, the Hub', (t) => {
-  const sources = (source?: string[]) => readSettings({ ...WORDS, source }, {}).sources;
+  const sources = (source?: string[]) => readSettings({ ...MOUNT_WORDS, source }, {}).sources;
   t.deepEqual(sources(), [{ kind: 'hub' }]);
   t.deepEqual(sources(['dir:/a', 'hub', 'dir:b']), [
     { kind: 'directory', folder: '/a' },
@@ -111,8 +90,8 @@ test('sources are asked in the order in which they are named, each once; without
 });
 
 test('a scrub period may be longer than any timer can wait, and may be off', (t) => {
-  t.is(readSettings({ ...WORDS, scrub: '60d' }, {}).scrubPeriodMs, 60 * 86_400_000);
-  t.is(readSettings({ ...WORDS, scrub: 'off' }, {}).scrubPeriodMs, undefined);
+  t.is(readSettings({ ...MOUNT_WORDS, scrub: '60d' }, {}).scrubPeriodMs, 60 * 86_400_000);
+  t.is(readSettings({ ...MOUNT_WORDS, scrub: 'off' }, {}).scrubPeriodMs, undefined);
 });
 
 for (const endpoint of [
@@ -123,7 +102,7 @@ for (const endpoint of [
   'http://host/?token=SECRET',
 ]) {
   test(`an endpoint that is no mere web address is refused, and no secret repeated: ${endpoint}`, (t) => {
-    const error = t.throws(() => readSettings(WORDS, { HF_ENDPOINT: endpoint }), { message: /^HF_ENDPOINT/ });
+    const error = t.throws(() => readSettings(MOUNT_WORDS, { HF_ENDPOINT: endpoint }), { message: /^HF_ENDPOINT/ });
     t.false(error?.message.includes('SECRET'));
   });
 }
@@ -140,10 +119,10 @@ test('a wrong amount is a usage error that names its option, or its variable', (
     ['idleTimeout', 'x', '--idle-timeout: '],
     ['cacheDir', '', '--cache-dir takes a path, not ""'],
   ] as const) {
-    const error = t.throws(() => readSettings({ ...WORDS, [name]: wrong }, {}));
+    const error = t.throws(() => readSettings({ ...MOUNT_WORDS, [name]: wrong }, {}));
     t.true(error?.message.startsWith(start), error?.message);
   }
-  t.throws(() => readSettings(WORDS, { HF_HUB_ETAG_TIMEOUT: 'soon' }), { message: /^HF_HUB_ETAG_TIMEOUT: / });
+  t.throws(() => readSettings(MOUNT_WORDS, { HF_HUB_ETAG_TIMEOUT: 'soon' }), { message: /^HF_HUB_ETAG_TIMEOUT: / });
 });
 
 test('yes is 1, on, yes and true in any case; everything else is no', (t) => {
@@ -152,17 +131,21 @@ test('yes is 1, on, yes and true in any case; everything else is no', (t) => {
 });
 
 test('deadlines are taken from the option, else from the variable of the Hub’s own client, else from the default', (t) => {
-  t.like(readSettings(WORDS, {}), { connectTimeoutMs: 10_000, firstByteTimeoutMs: 30_000, idleTimeoutMs: 20_000 });
+  t.like(readSettings(MOUNT_WORDS, {}), {
+    connectTimeoutMs: 10_000,
+    firstByteTimeoutMs: 30_000,
+    idleTimeoutMs: 20_000,
+  });
   const variables = { HF_HUB_DOWNLOAD_TIMEOUT: '7', HF_HUB_ETAG_TIMEOUT: '8' };
-  t.like(readSettings(WORDS, variables), { firstByteTimeoutMs: 8000, idleTimeoutMs: 7000 });
-  const words = { ...WORDS, firstByteTimeout: '1m', idleTimeout: '500ms' };
+  t.like(readSettings(MOUNT_WORDS, variables), { firstByteTimeoutMs: 8000, idleTimeoutMs: 7000 });
+  const words = { ...MOUNT_WORDS, firstByteTimeout: '1m', idleTimeout: '500ms' };
   t.like(readSettings(words, variables), { firstByteTimeoutMs: 60_000, idleTimeoutMs: 500 });
-  t.throws(() => readSettings(WORDS, { HF_HUB_DOWNLOAD_TIMEOUT: 'soon' }), { message: /"soon"/ });
+  t.throws(() => readSettings(MOUNT_WORDS, { HF_HUB_DOWNLOAD_TIMEOUT: 'soon' }), { message: /"soon"/ });
 });
 
 test('a branch is followed only where that is asked for, however rarely', (t) => {
-  t.is(readSettings(WORDS, {}).followMs, undefined);
-  t.is(readSettings({ ...WORDS, follow: 'off' }, {}).followMs, undefined);
-  t.is(readSettings({ ...WORDS, follow: '10m' }, {}).followMs, 600_000);
-  t.is(readSettings({ ...WORDS, follow: '60d' }, {}).followMs, 60 * 86_400_000);
+  t.is(readSettings(MOUNT_WORDS, {}).followMs, undefined);
+  t.is(readSettings({ ...MOUNT_WORDS, follow: 'off' }, {}).followMs, undefined);
+  t.is(readSettings({ ...MOUNT_WORDS, follow: '10m' }, {}).followMs, 600_000);
+  t.is(readSettings({ ...MOUNT_WORDS, follow: '60d' }, {}).followMs, 60 * 86_400_000);
 });

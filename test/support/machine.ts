@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import type { ExecutionContext } from 'ava';
 import { type MountWords, readSettings } from '../../src/daemon/settings.js';
 import type { Machine } from '../../src/doctor/machine.js';
+import { MOUNT_WORDS } from './mount-words.js';
 import { temporaryFolder } from './temporary.js';
 
 export interface MachineOptions {
@@ -20,25 +21,13 @@ export interface MachineOptions {
 }
 
 const DEFAULT_WORDS: MountWords = {
+  ...MOUNT_WORDS,
   mountpoint: '/',
   repo: 'test-org/test-pool',
-  revision: 'main',
   cacheSize: '1M',
   reserveFree: '0',
-  verify: 'structure',
   verifyThreads: '1',
-  arch: 'any',
   scrub: 'off',
-  openTimeout: '540',
-  connections: '4',
-  maxFetches: '8',
-  connectTimeout: '10',
-  minSpeed: '16K',
-  driver: 'auto',
-  allowOther: false,
-  noexec: false,
-  offline: false,
-  logLevel: 'info',
 };
 
 /** With `files`, paths below /proc, /dev, /etc and /boot are looked for in a folder that holds them and nothing else. */
