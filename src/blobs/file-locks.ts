@@ -29,7 +29,10 @@ export interface FileLocks {
   stillNames(path: string, inode: number): boolean;
 }
 
-/** Locks of the kernel. They hang on the open file: closing it, in whatever way, gives them back. */
+/**
+ * Locks of the kernel. They hang on the open file, and so outlive its descriptor where a copy is left: in a child process, from
+ * its fork until it runs its program. What is closed would seem held by nobody knows whom meanwhile, hence `unlock`.
+ */
 export class KernelLocks implements FileLocks {
   readonly isKernel = true;
   readonly partialSuffix = '';
@@ -38,7 +41,13 @@ export class KernelLocks implements FileLocks {
     return flock(descriptor, mode === 'shared' ? 'sharedNonBlocking' : 'exclusiveNonBlocking');
   }
 
-  unlock(): void {}
+  unlock(descriptor: number): void {
+    try {
+      flock(descriptor, 'unlock');
+    } catch {
+      // Then it is the closing of the descriptor, which follows, that gives it back.
+    }
+  }
 
   /** Removing it takes an exclusive lock: its count of links says it all. */
   stillNames(): boolean {

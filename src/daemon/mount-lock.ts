@@ -49,11 +49,14 @@ export function lockMountpoint(mountpoint: string, environment: Environment): Mo
       return {
         release: () => {
           rmSync(path, { force: true });
+          // A child process that is just being started may have a copy of the descriptor.
+          flock(descriptor, 'unlock');
           closeSync(descriptor);
           removeRuntimeDirectory(runtime);
         },
       };
     }
+    flock(descriptor, 'unlock');
     closeSync(descriptor);
   }
   throw beingMounted(mountpoint, undefined);

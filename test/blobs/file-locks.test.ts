@@ -1,5 +1,7 @@
 /** What every form of locks has to keep to, and what lease files make of owners that are silent. */
 
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
@@ -162,3 +164,21 @@ for (const [path, isLocal] of places) {
     t.is(areLocal(mounts, path), isLocal);
   });
 }
+
+test('a lock is gone when it was given back, though a child process has a copy of its descriptor', async (t) => {
+  const { partials } = newLayout(t);
+  const path = join(partials, 'a');
+  const locks = new KernelLocks();
+  const descriptor = openSync(path, 'r+');
+  t.true(locks.tryLock(descriptor, path, 'exclusive'));
+  const child = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore', descriptor] });
+  await once(child, 'spawn');
+  locks.unlock(descriptor);
+  closeSync(descriptor);
+  const other = openSync(path, 'r+');
+  t.true(locks.tryLock(other, path, 'exclusive'));
+  t.is(child.exitCode, null);
+  child.stdin?.end();
+  await once(child, 'exit');
+  closeSync(other);
+});
