@@ -69,6 +69,7 @@ export class RoomChanges {
       const timer = setTimeout(() => settle(false), timeoutMs);
       this.#waiting.add(onChange);
       signal.addEventListener('abort', onChange, { once: true });
+      if (signal.aborted) onChange();
     });
   }
 }

@@ -12,7 +12,8 @@ import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/s
 import { provingAfterwards } from '../support/proving-afterwards.js';
 import { temporaryFolder } from '../support/temporary.js';
 
-const SIZE = 1000;
+/** A block: the least that a file takes of a disk, and so of the cache. */
+const SIZE = 4096;
 
 function addressOf(name: string, sizeBytes = SIZE): BlobAddress {
   const sha256 = createHash('sha256').update(Buffer.alloc(sizeBytes, name)).digest('hex');
@@ -178,7 +179,7 @@ test('what can’t be on disk at one time is refused before anything is fetched,
   const { source, open, fetchAll } = await setUp(t, { limits });
   const error = await t.throwsAsync(fetchAll([A, B, C]), { instanceOf: TmaxError });
   t.is(error?.errno, 'ENOSPC');
-  t.regex(error?.message ?? '', /3 images of 3000 bytes in all do not fit: the cache may hold 2500 bytes/);
+  t.regex(error?.message ?? '', /3 images of 12288 bytes in all do not fit: the cache may hold 10240 bytes/);
   t.deepEqual(source.log, []);
   const held = await open(D);
   t.is((await t.throwsAsync(fetchAll([A, B]), { instanceOf: TmaxError }))?.errno, 'ENOSPC', 'd is held open');
@@ -196,7 +197,9 @@ test('it makes room by what is not wanted and not held open, never by one of its
 });
 
 test('an open that joins a prefetched blob has room made for it by what the prefetch would have kept', async (t) => {
-  const { cache, open } = await setUp(t, { limits: { limitBytes: 2500, reserveFreeBytes: 0, leasePatienceMs: 20 } });
+  const { cache, open } = await setUp(t, {
+    limits: { limitBytes: 2.5 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 },
+  });
   const [kept, held, wanted] = ['kept', 'held', 'wanted'].map((name) => addressOf(name));
   if (kept === undefined || held === undefined || wanted === undefined) return t.fail();
   (await open(kept)).release();
@@ -208,6 +211,24 @@ test('an open that joins a prefetched blob has room made for it by what the pref
   await bringing;
   t.is(cache.state(kept.sha256).state, 'absent');
   lease.release();
+});
+
+test('an open that joins a prefetched blob waits for no other fetch where the prefetch would have', async (t) => {
+  const { cache, open, source } = await setUp(t, {
+    limits: { limitBytes: 2.5 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 },
+  });
+  (await open(A)).release();
+  source.hold();
+  const slow = open(B);
+  await source.asked('b');
+  const keep = new Set([A.sha256, C.sha256]);
+  const bringing = cache.bring(C, { variant: 'v', task: 'c' }, new AbortController().signal, keep);
+  const opening = open(C);
+  await source.asked('c');
+  t.is(cache.state(A.sha256).state, 'absent');
+  source.release();
+  await bringing;
+  for (const lease of await Promise.all([slow, opening])) lease.release();
 });
 
 test('what was there already is not more recently used than before', async (t) => {
