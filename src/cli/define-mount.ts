@@ -51,9 +51,10 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
     .addOption(
       listOption(
         '--source <place>',
-        'where images are fetched from, several in the order in which they are asked: "hub", or "dir:/path" with the ' +
-          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it (default: hub)',
-        /hub|dir:/,
+        'where images are fetched from, several in the order in which they are asked: "hub"; "dir:/path" with the ' +
+          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; or a URL with {sha256} or {path} ' +
+          'in it (default: hub)',
+        /hub|dir:|https?:/,
       ),
     )
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))

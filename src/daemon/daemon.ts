@@ -205,8 +205,8 @@ async function startDaemon(
   const client = hub === undefined ? undefined : new HubClient(hub, METADATA_RETRY, governor);
   if (client !== undefined) closers.add(() => client.close());
   const measurements = new Measurements();
-  const opened = await openSources(settings, hub, governor);
-  const sources = opened.map((source) => measuredSource(source, measurements));
+  const opened = await openSources(settings, governor, log);
+  const sources = opened.map(({ source }) => measuredSource(source, measurements));
   for (const source of sources) closers.add(() => source.close());
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
@@ -268,7 +268,7 @@ async function startDaemon(
     logFile,
     metricsUrl: web?.url,
     measurements,
-    requests: () => new Map(sources.map(({ name }) => [name, name === 'hub' ? governor.states() : []])),
+    requests: () => new Map(opened.map(({ source, requests }) => [source.name, requests()])),
   });
   const listen = async (path: string, mode: number, actions: Actions, gid?: number): Promise<void> => {
     const server = await startControlServer(path, {

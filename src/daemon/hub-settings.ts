@@ -1,7 +1,8 @@
-/** What the Hub's client is told, out of the daemon's settings. */
+/** What the Hub's client, and every other source that is asked over HTTP, is told, out of the daemon's settings. */
 
 import type { Logger } from 'pino';
 import type { HubSourceSettings } from '../sources/hub-source.js';
+import type { RemoteSourceSettings } from '../sources/remote-source.js';
 import { version } from '../version.js';
 import type { Settings } from './settings.js';
 import { tokenReader } from './token.js';
@@ -10,10 +11,12 @@ import { tokenReader } from './token.js';
 const SPEED_WINDOW_MS = 20_000;
 
 export function hubSettings(settings: Settings, log: Logger): HubSourceSettings {
+  return { ...remoteSettings(settings, log), endpoint: settings.endpoint, token: tokenReader(settings.token) };
+}
+
+export function remoteSettings(settings: Settings, log: Logger): RemoteSourceSettings {
   const { connectTimeoutMs, firstByteTimeoutMs: headersTimeoutMs, idleTimeoutMs, minBytesPerSecond } = settings;
   return {
-    endpoint: settings.endpoint,
-    token: tokenReader(settings.token),
     userAgent: `tmaxfs/${version}`,
     connectTimeoutMs,
     headersTimeoutMs,

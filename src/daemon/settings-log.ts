@@ -3,7 +3,7 @@
 import type { Logger } from 'pino';
 import { proxyFor, proxyUrl } from '../sources/proxy.js';
 import { version } from '../version.js';
-import type { Settings } from './settings.js';
+import { type Settings, sourceName } from './settings.js';
 
 /** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
 export function logSettings(settings: Settings, log: Logger): void {
@@ -25,9 +25,10 @@ function wayOf({ offline, endpoint, proxy }: Settings): string {
 }
 
 /** Settings as they may be shown to anyone: of a token where it comes from, of a proxy where it leads. */
-export function shownSettings({ token, proxy, ...shown }: Settings): Record<string, unknown> {
+export function shownSettings({ token, proxy, sources, ...shown }: Settings): Record<string, unknown> {
   return {
     ...shown,
+    sources: sources.map(sourceName),
     proxy: withoutSecrets(proxy),
     token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
   };

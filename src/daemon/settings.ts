@@ -9,6 +9,7 @@ import { availableParallelism, homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { TmaxError } from '../errors.js';
+import { parseUrlTemplate } from '../sources/url-template.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
@@ -107,8 +108,11 @@ export interface ProxySettings {
   readonly noProxy?: string;
 }
 
-/** `folder`: absolute. */
-export type SourceChoice = { readonly kind: 'hub' } | { readonly kind: 'directory'; readonly folder: string };
+/** `folder`: absolute; `template`: see `parseUrlTemplate`; its query may hold a secret. */
+export type SourceChoice =
+  | { readonly kind: 'hub' }
+  | { readonly kind: 'directory'; readonly folder: string }
+  | { readonly kind: 'template'; readonly template: string };
 
 export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
 export type Driver = (typeof DRIVERS)[number];
@@ -218,17 +222,37 @@ export function parsePath(text: string, option: string): string {
   throw new TmaxError('EINVAL', `${option} takes a path, not ""`, { source: 'settings' });
 }
 
-/** "hub" and "dir:/path", each once. Errors: EINVAL. */
+/** "hub", "dir:/path" and URL templates, each once. Errors: EINVAL; what may hold a password is not repeated. */
 function parseSources(words: readonly string[]): readonly SourceChoice[] {
-  const choices = words.map((word): SourceChoice => {
-    if (word === 'hub') return { kind: 'hub' };
-    const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
-    if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
-    throw new TmaxError('EINVAL', `--source takes "hub" or "dir:/path", not "${word}"`, { source: 'settings' });
-  });
-  const names = new Set(choices.map((choice) => (choice.kind === 'hub' ? 'hub' : choice.folder)));
-  if (names.size === choices.length) return choices;
-  throw new TmaxError('EINVAL', `--source names one twice: ${words.join(', ')}`, { source: 'settings' });
+  const choices = words.map(parseSource);
+  const names = choices.map(sourceName);
+  if (new Set(names).size === choices.length) return choices;
+  throw new TmaxError('EINVAL', `--source names one twice: ${names.join(', ')}`, { source: 'settings' });
+}
+
+function parseSource(word: string): SourceChoice {
+  if (word === 'hub') return { kind: 'hub' };
+  const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
+  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
+  if (/^https?:/i.test(word)) {
+    parseUrlTemplate(word);
+    return { kind: 'template', template: word };
+  }
+  const shown = word.includes('@') ? 'this' : `"${word}"`;
+  const message = `--source takes "hub", "dir:/path" or an http(s) URL with {sha256} or {path} in it, not ${shown}`;
+  throw new TmaxError('EINVAL', message, { source: 'settings' });
+}
+
+/** As it may be shown to anyone; see `Source.name`. */
+export function sourceName(choice: SourceChoice): string {
+  switch (choice.kind) {
+    case 'hub':
+      return 'hub';
+    case 'directory':
+      return `dir:${choice.folder}`;
+    case 'template':
+      return parseUrlTemplate(choice.template).shown;
+  }
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */

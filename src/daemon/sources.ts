@@ -1,29 +1,62 @@
 /** Where a daemon fetches images from. */
 
+import type { Logger } from 'pino';
 import { DirectorySource } from '../sources/directory-source.js';
-import { HubSource, type HubSourceSettings } from '../sources/hub-source.js';
-import type { RateGovernor } from '../sources/rate-governor.js';
+import { HubSource } from '../sources/hub-source.js';
+import { RateGovernor, type RequestState } from '../sources/rate-governor.js';
+import { RemoteSource } from '../sources/remote-source.js';
 import type { Source } from '../sources/source.js';
-import type { Settings, SourceChoice } from './settings.js';
+import { hubSettings, remoteSettings } from './hub-settings.js';
+import { type Settings, type SourceChoice, sourceName } from './settings.js';
 
-/** In the order in which they are asked; offline without the Hub. Errors: ENOTDIR, naming a directory that can't be used. */
-export async function openSources(
-  settings: Pick<Settings, 'sources' | 'offline' | 'idleTimeoutMs'>,
-  hub: HubSourceSettings | undefined,
-  governor: RateGovernor,
-): Promise<readonly Source[]> {
-  const { idleTimeoutMs } = settings;
-  const sources: Source[] = [];
-  for (const choice of usable(settings)) {
-    if (choice.kind === 'directory') {
-      const source = new DirectorySource(choice.folder, { idleTimeoutMs });
-      await source.check();
-      sources.push(source);
-    } else if (hub !== undefined) sources.push(new HubSource(hub, governor));
-  }
-  return sources;
+export interface OpenedSource {
+  readonly source: Source;
+  /** Where the requests to it stand; none for a directory. */
+  readonly requests: () => readonly RequestState[];
 }
 
-function usable({ sources, offline }: Pick<Settings, 'sources' | 'offline'>): readonly SourceChoice[] {
-  return sources.filter(({ kind }) => kind !== 'hub' || !offline);
+/**
+ * In the order in which they are asked; offline the directories alone. Each has a governor of its own, but the Hub, which has that of the
+ * catalog: one pause for both where it asks for one. Errors: ENOTDIR, naming a directory that can't be used; EINVAL.
+ */
+export async function openSources(
+  settings: Settings,
+  hubGovernor: RateGovernor,
+  log: Logger,
+): Promise<readonly OpenedSource[]> {
+  const opened: OpenedSource[] = [];
+  for (const choice of settings.sources) {
+    if (choice.kind === 'directory' || !settings.offline) opened.push(await open(choice, settings, hubGovernor, log));
+  }
+  return opened;
+}
+
+async function open(
+  choice: SourceChoice,
+  settings: Settings,
+  hubGovernor: RateGovernor,
+  log: Logger,
+): Promise<OpenedSource> {
+  switch (choice.kind) {
+    case 'directory': {
+      const source = new DirectorySource(choice.folder, { idleTimeoutMs: settings.idleTimeoutMs });
+      await source.check();
+      return { source, requests: () => [] };
+    }
+    case 'hub':
+      return {
+        source: new HubSource(hubSettings(settings, log), hubGovernor),
+        requests: () => hubGovernor.states(),
+      };
+    case 'template': {
+      const name = sourceName(choice);
+      const governor = new RateGovernor();
+      const locator = { kind: 'template', name, template: choice.template } as const;
+      const identity = { name, locator, secret: async () => undefined };
+      return {
+        source: new RemoteSource(identity, remoteSettings(settings, log), governor),
+        requests: () => governor.states(['storage']),
+      };
+    }
+  }
 }

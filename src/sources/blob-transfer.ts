@@ -1,18 +1,15 @@
 /**
- * One blob, from the Hub into its partial file: resolved once, fetched in ranges over one or several connections,
- * resumed after every fault from where it broke.
+ * One blob, from where it lies into its partial file: located once, fetched in ranges over one or several connections,
+ * resumed after every fault from where it broke. What tells one kind of source from another is in its `BlobLocation`.
  *
  * Nothing here trusts what arrives; what can't be the blob is refused as early as headers allow it, and the rest is
  * for the digest to tell.
  */
 
 import { TmaxError } from '../errors.js';
-import { BlobLocation } from './blob-location.js';
+import type { BlobLocation } from './blob-location.js';
 import { aborted, TransientFailure } from './failure.js';
 import type { BodySink, HttpReply } from './http-client.js';
-import { isTransient, statusError, transientStatus } from './hub-errors.js';
-import type { HubHttp } from './hub-http.js';
-import { endpointText } from './hub-settings.js';
 import { MIN_PIECES_FOR_EARLY_TAIL, PIECE_BYTES, type RetrySettings, TAIL_SHARE } from './limits.js';
 import { PartialFile } from './partial-file.js';
 import { isComplete, type Piece, PieceWindow, type Tail } from './piece-window.js';
@@ -29,7 +26,7 @@ export interface RetryNote {
 }
 
 export interface BlobTransferOptions {
-  readonly http: HubHttp;
+  readonly location: BlobLocation;
   readonly retry: RetrySettings;
   /** Requests for bytes at one time. */
   readonly connections: number;
@@ -76,7 +73,6 @@ class BlobTransfer {
   readonly #blob: BlobAddress;
   readonly #file: PartialFile;
   readonly #options: BlobTransferOptions;
-  readonly #location: BlobLocation;
   readonly #startedAt = performance.now();
   /** Over all connections, in any order: what counts as progress. */
   #receivedBytes = 0;
@@ -88,7 +84,6 @@ class BlobTransfer {
     this.#blob = blob;
     this.#file = file;
     this.#options = options;
-    this.#location = new BlobLocation(options.http, blob);
   }
 
   async run(): Promise<void> {
@@ -174,25 +169,25 @@ class BlobTransfer {
     });
     if (isComplete(piece)) return;
     const missing = piece.end - piece.start - piece.received;
-    const host = (await this.#location.url(signal)).host;
+    const host = (await this.#options.location.url(signal)).host;
     throw new TransientFailure('EHOSTUNREACH', `${host} ended the answer ${missing} bytes early`);
   }
 
   async #request(window: PieceWindow, piece: Piece, contestant: Contestant, transfer: AbortSignal): Promise<void> {
     // Others share what is asked here: it must not end with the one that asked first.
-    const url = await this.#location.url(transfer);
+    const { location } = this.#options;
+    const url = await location.url(transfer);
     const start = piece.start + piece.received;
     this.requests += 1;
     try {
-      const { reply } = await this.#options.http.get({
+      const { reply } = await location.get({
         url,
-        kind: 'storage',
         headers: { range: `bytes=${start}-${piece.end - 1}` },
         signal: contestant.signal,
         onSend: () => contestant.sent(),
         onReply: (answer) => this.#sinkFor(answer, window, piece, start, contestant),
       });
-      if (reply.status !== 200 && reply.status !== 206) throw await this.#refusal(reply, url);
+      if (reply.status !== 200 && reply.status !== 206) throw await location.refusal(reply, url);
     } catch (error) {
       if (!(error instanceof Enough)) throw error;
     }
@@ -209,7 +204,7 @@ class BlobTransfer {
     const { path, sizeBytes } = this.#blob;
     let skip = leadingBytes(reply, { start, end: piece.end, sizeBytes }, path);
     if (reply.status === 200 && window.hasSeveralPieces) {
-      throw new RangesIgnored('EBADMSG', `${path}: ranges are ignored`, { source: 'hub' });
+      throw new RangesIgnored('EBADMSG', `${path}: ranges are ignored`);
     }
     return (chunk) => {
       contestant.heard();
@@ -217,7 +212,7 @@ class BlobTransfer {
       skip -= chunk.length - wanted.length;
       const taken = wanted.subarray(0, piece.end - piece.start - piece.received);
       if (taken.length === 0) {
-        if (wanted.length > 0) throw new Enough('EBADMSG', `${path}: more bytes than wanted`, { source: 'hub' });
+        if (wanted.length > 0) throw new Enough('EBADMSG', `${path}: more bytes than wanted`);
         return undefined;
       }
       this.#receivedBytes += taken.length;
@@ -225,29 +220,5 @@ class BlobTransfer {
       if (patience !== undefined) contestant.hold(patience);
       return patience;
     };
-  }
-
-  /** What any other status means, and whether the URL is to blame. */
-  async #refusal(reply: HttpReply, url: URL): Promise<TmaxError> {
-    const { path, repository, commit } = this.#blob;
-    const { status } = reply;
-    const { credentials, endpoint } = this.#options.http;
-    if (credentials.covers(url)) {
-      const hasToken = (await credentials.token()) !== undefined;
-      return statusError(reply, { endpoint: endpointText(endpoint), repository, revision: commit, path, hasToken });
-    }
-    const message = `the storage of the Hub (${url.host}) answers ${status} for ${path}`;
-    if (isTransient(status)) return transientStatus(reply, message);
-    if (status < 400) return new TransientFailure('EBADMSG', message);
-    this.#location.discard(url);
-    const staleUrl = true;
-    if (status === 401 || status === 403) {
-      return new TransientFailure('EACCES', `${message}, to a fresh URL too: is this machine's clock right?`, {
-        staleUrl,
-      });
-    }
-    if (status === 404 || status === 410) return new TransientFailure('ENOENT', message, { staleUrl });
-    if (status === 400) return new TransientFailure('EHOSTUNREACH', message, { staleUrl });
-    return new TransientFailure('EBADMSG', message, { staleUrl });
   }
 }

@@ -67,7 +67,7 @@ export default function copyImage(job: CopyJob): CopyOutcome {
     }
   } catch (error) {
     if (error instanceof Abandoned) return { kind: 'abandoned' };
-    return { kind: 'failed', error: plainError(error) };
+    return { kind: 'failed', error: plainError(error, 'directory') };
   }
   return wrong ?? { kind: 'absent', reason: reasons.join('; ') };
 }

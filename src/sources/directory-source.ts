@@ -13,7 +13,7 @@ import { messageOf, TmaxError } from '../errors.js';
 import { CopyState } from './copy-state.js';
 import type { CopyJob, CopyOutcome } from './copy-thread.js';
 import { placesOf } from './directory-layouts.js';
-import { aborted } from './failure.js';
+import { AbsentBlob, aborted } from './failure.js';
 import { IDLE_THREADS_MS, MAX_COPY_THREADS, PROGRESS_INTERVAL_MS } from './limits.js';
 import { fromPlainError } from './plain-error.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
@@ -77,7 +77,7 @@ export class DirectorySource implements Source {
     if (outcome.kind === 'failed') throw fromPlainError(outcome.error);
     if (outcome.kind === 'abandoned') throw aborted();
     const reason = outcome.reason === '' ? '' : ` (${outcome.reason})`;
-    throw new TmaxError('EHOSTUNREACH', `${path} is not in ${this.name}${reason}`, { source: this.name });
+    throw new AbsentBlob(`${path} is not in ${this.name}${reason}`, { source: this.name });
   }
 
   /** Ends what is being copied. */

@@ -19,13 +19,20 @@ export class TransientFailure extends TmaxError {
     message: string,
     { retryAfterMs, staleUrl = false, ...options }: TransientOptions = {},
   ) {
-    super(errno, message, { source: 'hub', ...options });
+    super(errno, message, options);
     this.retryAfterMs = retryAfterMs;
     this.staleUrl = staleUrl;
   }
 }
 
+/** The source answers, and does not have the blob: final, and nothing to be held against its health. */
+export class AbsentBlob extends TmaxError {
+  constructor(message: string, options: TmaxErrorOptions = {}) {
+    super('EHOSTUNREACH', message, options);
+  }
+}
+
 /** The error of a wait that was called off; `cause`: the failure that it would have been tried again after. */
 export function aborted(cause?: TransientFailure): TmaxError {
-  return new TmaxError('EINTR', 'the transfer was called off', { cause, source: 'hub', level: 'debug' });
+  return new TmaxError('EINTR', 'the transfer was called off', { cause, level: 'debug' });
 }

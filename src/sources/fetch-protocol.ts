@@ -7,12 +7,15 @@ import type { MessagePort } from 'node:worker_threads';
 import type { RetryNote } from './blob-transfer.js';
 import type { HttpSettings } from './http-client.js';
 import type { RetrySettings } from './limits.js';
+import type { LocatorSettings } from './locator.js';
 import type { PlainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
 
 /** What a thread is started with. */
 export interface FetchThreadData {
-  readonly endpoint: string;
+  /** Of the source, for its errors. */
+  readonly name: string;
+  readonly locator: LocatorSettings;
   readonly http: HttpSettings;
   readonly retry: RetrySettings;
   readonly raceAfterMs: number;
@@ -32,14 +35,14 @@ export interface FetchJob {
 
 export type ToThread =
   | { readonly type: 'abort' }
-  /** In answer to `token-wanted`, one for one. */
-  | { readonly type: 'token'; readonly token: string | undefined }
-  | { readonly type: 'no-token'; readonly error: PlainError };
+  /** In answer to `secret-wanted`, one for one. */
+  | { readonly type: 'secret'; readonly secret: string | undefined }
+  | { readonly type: 'no-secret'; readonly error: PlainError };
 
 export type ToMain =
   | { readonly type: 'progress'; readonly receivedBytes: number }
   | { readonly type: 'tail'; readonly bytes: SharedArrayBuffer }
   | { readonly type: 'retry'; readonly note: RetryNote }
-  | { readonly type: 'token-wanted' };
+  | { readonly type: 'secret-wanted' };
 
 export type FetchOutcome = { readonly download: Download } | { readonly error: PlainError };

@@ -2,22 +2,25 @@
  * A fetch thread: TLS, hashing and writing of many transfers at once, away from the thread that answers the kernel.
  *
  * Loaded by `fetch-threads.ts` alone. Transfers of one thread share its connections; each has its own port to the main
- * thread, for its token, its progress and its end.
+ * thread, for its secret, its progress and its end.
  */
 
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { transferBlob } from './blob-transfer.js';
 import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
 import { HttpClient } from './http-client.js';
-import { HubHttp } from './hub-http.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
+import { createLocator } from './locator.js';
 import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
 
-const { endpoint, http, retry, raceAfterMs, governorMemory }: FetchThreadData = workerData;
-const client = new HttpClient(http);
-const governor = new RateGovernor(governorMemory);
+const { name, locator: locatorSettings, http, retry, raceAfterMs, governorMemory }: FetchThreadData = workerData;
+const locator = createLocator(locatorSettings, {
+  client: new HttpClient(http),
+  governor: new RateGovernor(governorMemory),
+  maxPauseMs: retry.maxPauseMs,
+});
 const spentBuffers = new SpentBuffers();
 
 /** One transfer, from its job to its outcome. Never rejects. */
@@ -31,9 +34,8 @@ export default async function fetchBlob({
   const link = new MainThread(port);
   let writtenBytes: number | undefined;
   try {
-    const hub = new HubHttp({ client, endpoint, token: () => link.token(), governor, maxPauseMs: retry.maxPauseMs });
     const download = await transferBlob(blob, partialPath, {
-      http: hub,
+      location: locator.locate(blob, () => link.secret()),
       retry,
       connections,
       raceAfterMs,
@@ -48,7 +50,7 @@ export default async function fetchBlob({
     });
     return { download };
   } catch (error) {
-    return { error: plainError(error) };
+    return { error: plainError(error, name) };
   } finally {
     link.close();
   }
@@ -58,7 +60,7 @@ export default async function fetchBlob({
 class MainThread {
   readonly #port: MessagePort;
   readonly #controller = new AbortController();
-  readonly #wanting: { resolve(token: string | undefined): void; reject(error: Error): void }[] = [];
+  readonly #wanting: { resolve(secret: string | undefined): void; reject(error: Error): void }[] = [];
   #progressTimer: NodeJS.Timeout | undefined;
   #receivedBytes = 0;
 
@@ -75,10 +77,10 @@ class MainThread {
     this.#port.postMessage(message);
   }
 
-  token(): Promise<string | undefined> {
+  secret(): Promise<string | undefined> {
     return new Promise((resolve, reject) => {
       this.#wanting.push({ resolve, reject });
-      this.post({ type: 'token-wanted' });
+      this.post({ type: 'secret-wanted' });
     });
   }
 
@@ -102,9 +104,9 @@ class MainThread {
       for (const { resolve } of this.#wanting.splice(0)) resolve(undefined);
       return;
     }
-    // All who wait want the token of the moment: which answer is whose does not matter.
+    // All who wait want the secret of the moment: which answer is whose does not matter.
     const first = this.#wanting.shift();
-    if (message.type === 'token') first?.resolve(message.token);
+    if (message.type === 'secret') first?.resolve(message.secret);
     else first?.reject(fromPlainError(message.error));
   }
 }

@@ -23,7 +23,7 @@ export interface FetchHooks {
   /** Requests for bytes at one time. */
   readonly connections: number;
   readonly signal: AbortSignal;
-  readonly token: () => Promise<string | undefined>;
+  readonly secret: () => Promise<string | undefined>;
   readonly onProgress: ((receivedBytes: number) => void) | undefined;
   readonly onTail: ((bytes: SharedArrayBuffer) => void) | undefined;
   readonly onRetry: (note: RetryNote) => void;
@@ -69,7 +69,7 @@ export class FetchThreads {
     const signal = AbortSignal.any([hooks.signal, this.#closing.signal]);
     const onAbort = (): void => post({ type: 'abort' });
     signal.addEventListener('abort', onAbort, { once: true });
-    port.on('message', (message: ToMain) => receive(message, hooks, port));
+    port.on('message', (message: ToMain) => receive(message, hooks, port, this.#data.name));
     const task = this.#startedPool().run(
       { blob, partialPath, connections: hooks.connections, wantsTail: hooks.onTail !== undefined, port: threadPort },
       { transferList: [threadPort] },
@@ -91,7 +91,7 @@ export class FetchThreads {
     } catch (error) {
       if (error instanceof TmaxError) throw error;
       const message = `no thread could finish fetching ${blob.path}: ${messageOf(error)}`;
-      throw new TmaxError('EIO', message, { cause: error, source: 'hub', level: 'error' });
+      throw new TmaxError('EIO', message, { cause: error, source: this.#data.name, level: 'error' });
     } finally {
       this.#running.delete(settled);
       if (this.#running.size === 0) this.#idleTimer = setTimeout(() => this.#end(), this.#idleMs).unref();
@@ -136,7 +136,12 @@ export class FetchThreads {
   }
 }
 
-function receive(message: ToMain, { onProgress, onTail, onRetry, token }: FetchHooks, port: MessagePort): void {
+function receive(
+  message: ToMain,
+  { onProgress, onTail, onRetry, secret }: FetchHooks,
+  port: MessagePort,
+  name: string,
+): void {
   switch (message.type) {
     case 'progress':
       onProgress?.(message.receivedBytes);
@@ -147,11 +152,11 @@ function receive(message: ToMain, { onProgress, onTail, onRetry, token }: FetchH
     case 'retry':
       onRetry(message.note);
       return;
-    case 'token-wanted': {
+    case 'secret-wanted': {
       const post = (answer: ToThread): void => port.postMessage(answer);
-      token().then(
-        (value) => post({ type: 'token', token: value }),
-        (error: unknown) => post({ type: 'no-token', error: plainError(error) }),
+      secret().then(
+        (value) => post({ type: 'secret', secret: value }),
+        (error: unknown) => post({ type: 'no-secret', error: plainError(error, name) }),
       );
     }
   }

@@ -252,7 +252,6 @@ class Exchange implements Dispatcher.DispatchHandler {
       const hint = 'if a proxy opens TLS here, set SSL_CERT_FILE to a bundle with its authority';
       return new TmaxError('EHOSTUNREACH', `the certificate of ${url.host} is not trusted (${code}): ${hint}`, {
         cause,
-        source: 'hub',
       });
     }
     const detail = code === undefined || reason.includes(code) ? reason : `${reason} (${code})`;

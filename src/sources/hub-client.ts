@@ -186,6 +186,7 @@ export class HubClient {
       ...options,
       http: this.#http,
       attempts: {
+        source: 'hub',
         settings: this.#retry,
         signal,
         onRetry: (failure, attempt, waitMs) =>

@@ -1,114 +1,28 @@
-/**
- * GETs as the Hub needs them: the token where it belongs and nowhere else, redirects followed by hand so that it stays
- * there, pauses that the Hub has asked for obeyed before a request is sent.
- */
+/** GETs as the Hub needs them: those of any source, with the token where it belongs and nowhere else. */
 
 import { Credentials } from './credentials.js';
-import { TransientFailure } from './failure.js';
-import { type BodySink, type HttpClient, type HttpReply, type HttpRequest, parseLocation } from './http-client.js';
 import { parseEndpoint } from './hub-settings.js';
-import { MAX_REDIRECTS } from './limits.js';
-import type { RateGovernor, RequestKind } from './rate-governor.js';
-import { requestedPauseMs } from './rate-limit-headers.js';
-import { pause } from './retry.js';
+import { type SourceAnswer, type SourceGet, SourceHttp, type SourceHttpOptions } from './source-http.js';
 
-export interface HubHttpOptions {
-  /** Owned by the caller; may be shared. */
-  readonly client: HttpClient;
+export interface HubHttpOptions extends SourceHttpOptions {
   readonly endpoint: string;
   readonly token: () => Promise<string | undefined>;
-  readonly governor: RateGovernor;
-  /** Longest pause that a server can impose. */
-  readonly maxPauseMs: number;
 }
-
-export interface HubGet {
-  readonly url: URL;
-  readonly kind: RequestKind;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-  /** Whether a redirect may be followed; default: always. */
-  readonly follows?: (next: URL) => boolean;
-  /** Called when the request is sent, after whatever pause the Hub has asked for. */
-  readonly onSend?: () => void;
-  /** Called for the answer that ends the chain; see `HttpRequest`. */
-  readonly onReply: (reply: HttpReply) => BodySink | undefined;
-}
-
-export interface HubAnswer {
-  readonly reply: HttpReply;
-  /** Where it came from, or where the redirect that was not followed leads. */
-  readonly url: URL;
-}
-
-const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
 export class HubHttp {
   readonly endpoint: URL;
   readonly credentials: Credentials;
-  readonly #client: HttpClient;
-  readonly #governor: RateGovernor;
-  readonly #maxPauseMs: number;
+  readonly #http: SourceHttp;
 
   /** Errors: EINVAL endpoint. */
-  constructor({ client, endpoint, token, governor, maxPauseMs }: HubHttpOptions) {
-    this.endpoint = parseEndpoint(endpoint);
-    this.credentials = new Credentials(this.endpoint, token);
-    this.#client = client;
-    this.#governor = governor;
-    this.#maxPauseMs = maxPauseMs;
+  constructor(options: HubHttpOptions) {
+    this.endpoint = parseEndpoint(options.endpoint);
+    this.credentials = new Credentials(this.endpoint, options.token);
+    this.#http = new SourceHttp(options);
   }
 
-  /** Errors: as `HttpClient.get`; a `TransientFailure` with EBADMSG for a chain of redirects without end; those of the token. */
-  async get({ url, kind, headers = {}, signal, follows = () => true, onSend, onReply }: HubGet): Promise<HubAnswer> {
-    let current = url;
-    for (let hops = 0; hops <= MAX_REDIRECTS; hops += 1) {
-      const waitMs = this.#governor.waitMs(kind);
-      if (waitMs > 0) await pause(waitMs, signal);
-      if (!this.#governor.admits(kind)) throw this.#client.unreachable(current, 'nothing was answered for a while');
-      const request = {
-        url: current,
-        headers: { ...headers, ...(await this.credentials.headersFor(current)) },
-        signal,
-      };
-      onSend?.();
-      const reply = await this.#send(kind, request, (answer) =>
-        REDIRECTS.has(answer.status) ? undefined : onReply(answer),
-      );
-      if (reply.status === 429) this.#pauseAll(kind, reply);
-      if (!REDIRECTS.has(reply.status)) return { reply, url: current };
-      const next = parseLocation(reply, current);
-      if (!follows(next)) return { reply, url: next };
-      current = next;
-    }
-    throw new TransientFailure('EBADMSG', `${url.host} redirects in circles for ${url.pathname}`);
-  }
-
-  /** One request, its fate told to all others: a server that answers nobody is not asked by everybody. */
-  async #send(
-    kind: RequestKind,
-    request: Omit<HttpRequest, 'onReply'>,
-    onReply: HttpRequest['onReply'],
-  ): Promise<HttpReply> {
-    let isAnswered = false;
-    try {
-      return await this.#client.get({
-        ...request,
-        onReply: (reply) => {
-          isAnswered = true;
-          this.#governor.answered(kind);
-          return onReply(reply);
-        },
-      });
-    } catch (error) {
-      if (!isAnswered && error instanceof TransientFailure) this.#governor.unanswered(kind);
-      throw error;
-    }
-  }
-
-  #pauseAll(kind: RequestKind, reply: HttpReply): void {
-    this.#governor.tooMany(kind);
-    const pauseMs = requestedPauseMs(reply);
-    if (pauseMs !== undefined) this.#governor.pause(kind, Math.min(pauseMs, this.#maxPauseMs));
+  /** Errors: as `SourceHttp.get`; those of the token. */
+  get(request: Omit<SourceGet, 'headersFor'>): Promise<SourceAnswer> {
+    return this.#http.get({ ...request, headersFor: (url) => this.credentials.headersFor(url) });
   }
 }

@@ -19,15 +19,19 @@ export function checkCommit(commit: string): void {
   throw new TmaxError('EINVAL', `"${commit}" is not a commit: expected 40 hex digits`, { source: 'hub' });
 }
 
-/** Where the Hub says where a file's bytes are. Errors: EINVAL a name that can't be one. */
-export function resolveUrl(endpoint: URL, repository: string, commit: string, path: string): URL {
-  checkRepository(repository);
-  checkCommit(commit);
+/** A path of a repository as it stands in a URL. Errors: EINVAL no path of a file. */
+export function encodedPath(path: string): string {
   const segments = path.split('/');
   // URL parsing would take "." and ".." for steps, even encoded.
   if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) {
     throw new TmaxError('EINVAL', `"${path}" is not the path of a file in a repository`, { source: 'hub' });
   }
-  const encoded = segments.map(encodeURIComponent).join('/');
-  return new URL(`${endpointText(endpoint)}/datasets/${repository}/resolve/${commit}/${encoded}`);
+  return segments.map(encodeURIComponent).join('/');
+}
+
+/** Where the Hub says where a file's bytes are. Errors: EINVAL a name that can't be one. */
+export function resolveUrl(endpoint: URL, repository: string, commit: string, path: string): URL {
+  checkRepository(repository);
+  checkCommit(commit);
+  return new URL(`${endpointText(endpoint)}/datasets/${repository}/resolve/${commit}/${encodedPath(path)}`);
 }

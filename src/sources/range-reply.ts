@@ -1,6 +1,5 @@
 /** Whether an answer to a Range request can hold bytes of the blob, and which. RFC 9110, 14.4 and 15.3.7. */
 
-import { isWebPage } from './blob-location.js';
 import { TransientFailure } from './failure.js';
 import { type HttpReply, headerNumber } from './http-client.js';
 
@@ -36,6 +35,11 @@ export function leadingBytes(reply: HttpReply, { start, end, sizeBytes }: RangeR
   if (isWebPage(reply)) throw wrong(`instead of ${what} comes a web page: is there a login page between?`);
   if ((length ?? sizeBytes) !== sizeBytes) throw wrong(`${what} has ${sizeBytes} bytes, offered are ${length}`);
   return start;
+}
+
+/** What a login page, or the error page of a proxy, comes as. */
+export function isWebPage(reply: HttpReply): boolean {
+  return /^text\/html\b/i.test(reply.header('content-type') ?? '');
 }
 
 function wrong(message: string): TransientFailure {

@@ -73,9 +73,9 @@ export class RateGovernor {
     Atomics.add(this.#state, TOO_MANY + SLOTS[kind], 1n);
   }
 
-  /** For `status` and metrics. */
-  states(): readonly RequestState[] {
-    return (Object.keys(SLOTS) as RequestKind[]).map((kind) => ({
+  /** For `status` and metrics; of these kinds alone, where a source has no others. */
+  states(kinds = Object.keys(SLOTS) as readonly RequestKind[]): readonly RequestState[] {
+    return kinds.map((kind) => ({
       kind,
       tooManyRequests: Number(Atomics.load(this.#state, TOO_MANY + SLOTS[kind])),
       pausedMs: this.waitMs(kind),

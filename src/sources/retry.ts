@@ -8,6 +8,8 @@ import { MAX_REFUSED_URLS, MAX_WRONG_ANSWERS, type RetrySettings } from './limit
 export interface AttemptsOptions {
   readonly settings: RetrySettings;
   readonly signal: AbortSignal;
+  /** Whose failures they are, where those don't say it themselves. */
+  readonly source?: string;
   /** When the budget of time began, on the clock of `performance.now()`; default: now. */
   readonly startedAt?: number;
   /** Anything that grows with progress, as a count of bytes: when it has grown, earlier failures are forgotten. */
@@ -82,10 +84,18 @@ export class Attempts {
     return retryAfterMs === undefined ? jitterMs : Math.min(retryAfterMs, maxPauseMs) + Math.random() * baseMs;
   }
 
+  #sourceOf(failure: TransientFailure): { readonly source?: string } {
+    const source = failure.source ?? this.#options.source;
+    return source === undefined ? {} : { source };
+  }
+
   #final(failure: TransientFailure, elapsedMs: number): TmaxError {
     const times = this.#failures === 1 ? '1 attempt' : `${this.#failures} attempts`;
     const message = `${messageOf(failure)} (given up after ${times} in a row, ${Math.round(elapsedMs / 1000)} s in all)`;
-    return new TmaxError(failure.errno, message, { cause: failure, source: failure.source ?? 'hub' });
+    return new TmaxError(failure.errno, message, {
+      cause: failure,
+      ...this.#sourceOf(failure),
+    });
   }
 }
 

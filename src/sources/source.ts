@@ -43,12 +43,12 @@ export interface Download {
 }
 
 export interface Source {
-  /** As it stands in logs, `status` and quarantine records: "hub", "dir:/path". */
+  /** As it stands in logs, `status`, metrics and quarantine records: "hub", "dir:/path", "https://host/{path}". No secret. */
   readonly name: string;
   /**
    * Brings the blob into the file at `partialPath`, created (mode 0600) if absent, resumed if it holds a prefix.
    * Returns once every byte has been written (not yet synced). Retries inside, with back-off, while that can help.
-   * Errors: EHOSTUNREACH no answer, offline, retries used up, or a directory that does not have it; EACCES 401 and 403; ENOENT the path is not there at
+   * Errors: EHOSTUNREACH no answer, offline, retries used up, or it does not have the blob (`AbsentBlob`); EACCES 401 and 403; ENOENT the path is not there at
    * that commit; EBADMSG the source keeps sending something that can't be the blob (wrong length, HTML, …);
    * ENOSPC, EIO of the local disk; EINTR aborted.
    */

@@ -79,11 +79,24 @@ test('sources are asked in the order in which they are named, each once; without
     { kind: 'hub' },
     { kind: 'directory', folder: resolve('b') },
   ]);
+  t.deepEqual(sources(['http://a/{path}', 'hub']), [
+    { kind: 'template', template: 'http://a/{path}' },
+    { kind: 'hub' },
+  ]);
   for (const [wrong, words] of [
-    [['mirror'], /^--source takes "hub" or "dir:\/path", not "mirror"$/],
+    [
+      ['mirror'],
+      /^--source takes "hub", "dir:\/path" or an http\(s\) URL with \{sha256\} or \{path\} in it, not "mirror"$/,
+    ],
     [['dir:'], /not "dir:"$/],
     [['hub', 'hub'], /^--source names one twice: hub, hub$/],
     [['dir:/a', 'dir:/a/'], /^--source names one twice/],
+    [
+      ['http://a/{path}?key=SECRET', 'http://a/{path}?key=OTHER'],
+      /^--source names one twice: http:\/\/a\/\{path\}\?\.\.\., /,
+    ],
+    [['http://user:SECRET@a/{path}'], /^a URL of --source may hold no user and password$/],
+    [['user:SECRET@a/{path}'], /, not this$/],
   ] as const) {
     t.throws(() => sources([...wrong]), { message: words });
   }

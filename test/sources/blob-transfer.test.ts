@@ -9,6 +9,7 @@ import { TmaxError } from '../../src/errors.js';
 import { type BlobTransferOptions, type RetryNote, transferBlob } from '../../src/sources/blob-transfer.js';
 import { HttpClient } from '../../src/sources/http-client.js';
 import { HubHttp } from '../../src/sources/hub-http.js';
+import { HubLocation } from '../../src/sources/hub-location.js';
 import type { HubSettings } from '../../src/sources/hub-settings.js';
 import { RACE_AFTER_IDLE_SHARE, TAIL_SHARE } from '../../src/sources/limits.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
@@ -47,7 +48,7 @@ async function bench(
   const raceAfterMs = settings.idleTimeoutMs * RACE_AFTER_IDLE_SHARE;
   const fetch = (more: Partial<BlobTransferOptions> = {}) =>
     transferBlob(addressOf(hub, IMAGE), partial, {
-      http,
+      location: new HubLocation(http, addressOf(hub, IMAGE)),
       raceAfterMs,
       retry: QUICK_RETRY,
       connections: 1,

@@ -5,6 +5,7 @@ import { TmaxError } from '../../src/errors.js';
 import { transferBlob } from '../../src/sources/blob-transfer.js';
 import { HttpClient } from '../../src/sources/http-client.js';
 import { HubHttp } from '../../src/sources/hub-http.js';
+import { HubLocation } from '../../src/sources/hub-location.js';
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import { hubSettings, QUICK_RETRY, startHub } from '../support/hub.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -50,7 +51,8 @@ for (const connections of [1, 3]) {
       });
       const fetch = () => {
         const { signal } = new AbortController();
-        const options = { http, retry: QUICK_RETRY, connections, raceAfterMs: 10_000, signal };
+        const location = new HubLocation(http, addressOf(hub, IMAGE));
+        const options = { location, retry: QUICK_RETRY, connections, raceAfterMs: 10_000, signal };
         return transferBlob(addressOf(hub, IMAGE), partial, options);
       };
       const makeRoom = await fillDiskAfter(20_000_001, join(folder, 'other'));

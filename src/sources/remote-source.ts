@@ -1,0 +1,100 @@
+/** A source that is asked over HTTP: the Hub, a web server, a store of objects. The work is done in the fetch threads. */
+
+import { availableParallelism } from 'node:os';
+import type { Logger } from 'pino';
+import { checkConnectionSettings } from './dispatchers.js';
+import { FetchThreads } from './fetch-threads.js';
+import type { HttpSettings } from './http-client.js';
+import {
+  CONNECTIONS_PER_BLOB,
+  MAX_CONNECTIONS_IN_ALL,
+  MAX_FETCH_THREADS,
+  RACE_AFTER_IDLE_SHARE,
+  type RetrySettings,
+  TRANSFER_RETRY,
+} from './limits.js';
+import type { LocatorSettings } from './locator.js';
+import type { RateGovernor } from './rate-governor.js';
+import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
+
+export interface RemoteSourceSettings extends HttpSettings {
+  readonly log: Logger;
+  /** Connections that one large blob may take; default `CONNECTIONS_PER_BLOB`. */
+  readonly connectionsPerBlob?: number;
+  /** Default: one per core, at most `MAX_FETCH_THREADS`. */
+  readonly threads?: number;
+  /** How long threads without a transfer are kept; default `IDLE_THREADS_MS`. */
+  readonly idleThreadsMs?: number;
+  readonly retry?: RetrySettings;
+}
+
+/** Which source it is. */
+export interface RemoteIdentity {
+  /** See `Source.name`; it may hold no secret. */
+  readonly name: string;
+  readonly locator: LocatorSettings;
+  /** What it is to be asked with, of the moment; see `Locator`. */
+  readonly secret: () => Promise<string | undefined>;
+}
+
+export class RemoteSource implements Source {
+  readonly name: string;
+  readonly #secret: () => Promise<string | undefined>;
+  readonly #settings: RemoteSourceSettings;
+  readonly #threads: FetchThreads;
+  #transfers = 0;
+
+  /** No thread is started before the first download. Errors: EINVAL proxy or certificate file. */
+  constructor({ name, locator, secret }: RemoteIdentity, settings: RemoteSourceSettings, governor: RateGovernor) {
+    const { userAgent, proxy, caFile, retry = TRANSFER_RETRY } = settings;
+    const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
+    const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()), idleThreadsMs: idleMs } = settings;
+    checkConnectionSettings(settings);
+    this.name = name;
+    this.#secret = secret;
+    this.#settings = settings;
+    const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
+    const http = { ...deadlines, userAgent, proxy, caFile };
+    const raceAfterMs = idleTimeoutMs * RACE_AFTER_IDLE_SHARE;
+    const data = { name, locator, http, retry, raceAfterMs, governorMemory: governor.memory };
+    const onDeath = (error: unknown) =>
+      settings.log.error({ err: error, source: name }, 'a fetch thread died and is replaced');
+    this.#threads = new FetchThreads(data, { threads, idleMs, onDeath });
+  }
+
+  /** Threads there are now: none while nothing is fetched. */
+  get threadCount(): number {
+    return this.#threads.threadCount;
+  }
+
+  async download(blob: BlobAddress, partialPath: string, options: DownloadOptions): Promise<Download> {
+    const { log } = this.#settings;
+    const { path, sha256 } = blob;
+    this.#transfers += 1;
+    try {
+      return await this.#threads.run(blob, partialPath, {
+        connections: this.#connections(),
+        signal: options.signal,
+        secret: this.#secret,
+        onProgress: options.onProgress,
+        onTail: options.onTail,
+        onRetry: (note) => {
+          log.info({ source: this.name, path, sha256, ...note }, 'fetching on after a fault');
+          options.onRetry?.(note.reason);
+        },
+      });
+    } finally {
+      this.#transfers -= 1;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#threads.close();
+  }
+
+  /** All that one blob may take while few are fetched; its share of `MAX_CONNECTIONS_IN_ALL` when many are. */
+  #connections(): number {
+    const { connectionsPerBlob = CONNECTIONS_PER_BLOB } = this.#settings;
+    return Math.max(1, Math.min(connectionsPerBlob, Math.floor(MAX_CONNECTIONS_IN_ALL / this.#transfers)));
+  }
+}
