@@ -5,7 +5,7 @@
  */
 
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import { program } from '../../src/cli/main.js';
@@ -30,7 +30,7 @@ interface Block {
 
 const documents = [
   'README.md',
-  ...readdirSync(packagePath('docs'))
+  ...readdirSync(packagePath('docs'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))
     .map((name) => `docs/${name}`),
 ];
@@ -128,7 +128,7 @@ test('every option of every command is in the documents', (t) => {
 test('every document that another refers to is there', (t) => {
   for (const document of documents) {
     const text = readFileSync(packagePath(document), 'utf8');
-    const folder = document.includes('/') ? 'docs' : '.';
+    const folder = dirname(document);
     for (const [, target = ''] of text.matchAll(/\]\((?!https?:)([^)#]+)[^)]*\)/g)) {
       t.true(existsSync(packagePath(folder, target)), `${document}: ${target}`);
     }
