@@ -3,12 +3,18 @@
  *
  * A wrong digest may be one broken transfer, or a source (a cache on the way to it) that will always answer so. Hence the
  * order: each source in turn, and only when all have been asked once more those whose bytes were wrong. A source that
- * fails by itself (no answer, refused, the same nonsense again and again) has tried at length and is not asked twice.
+ * fails by itself (no answer, refused, the same nonsense again and again) is not asked twice.
+ *
+ * The last in the order is asked with all patience. Those before it are to be brief, and are passed over while they are left alone
+ * (`SourceHealth`), so that an engine that is dead costs an open little. Where the last is none that perseveres (a directory), the
+ * last that does is asked once more, with patience, before the open fails.
  */
 
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../errors.js';
+import { AbsentBlob } from '../sources/failure.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../sources/source.js';
+import type { SourceHealth } from '../sources/source-health.js';
 import type { Finding, VerifyLevel } from '../verify/verdict.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Quarantine, RefusalLevel } from './quarantine.js';
@@ -37,7 +43,7 @@ export interface ProvenDownload {
 /** What became of asking one source. */
 type Answer =
   | { readonly kind: 'right'; readonly download: Download }
-  | { readonly kind: 'wrong'; readonly refusal: Refusal; readonly maySucceed: boolean }
+  | { readonly kind: 'wrong'; readonly refusal: Refusal; readonly maySucceed: boolean; readonly isItsFault: boolean }
   | { readonly kind: 'failed'; readonly error: TmaxError };
 
 export interface DownloadWatch {
@@ -59,19 +65,29 @@ export async function downloadProven(
   watch: DownloadWatch,
 ): Promise<ProvenDownload> {
   let wrong: Refusal | undefined;
-  const failures: TmaxError[] = [];
+  const failures = new Map<Source, TmaxError>();
+  const perseverer = environment.sources.findLast(({ perseveres }) => perseveres);
   let sources = environment.sources;
   for (let round = 1; round <= MAX_ROUNDS && sources.length > 0; round += 1) {
     const again: Source[] = [];
-    for (const source of sources) {
+    for (const [index, source] of sources.entries()) {
+      const isBrief = round === 1 && index < sources.length - 1;
+      const mayBeAskedAgain = isBrief && source === perseverer;
+      if (isBrief && source.health?.admits() === false) {
+        failures.set(source, leftAlone(source, source.health));
+        if (mayBeAskedAgain) again.push(source);
+        continue;
+      }
       watch.onSource(source.name);
       const proof = environment.prover.follow(partial.path, address, environment.level, { signal: watch.signal });
-      const answer = await askFollowed(source, partial, address, watch, proof);
+      const answer = await askFollowed(source, partial, address, watch, isBrief, proof);
+      noteHealth(source, answer, isBrief, environment.log);
       if (answer.kind === 'right') return { source, download: answer.download, proof };
       if (answer.kind === 'failed') {
         // The disk of the cache is full whoever is asked.
         if (answer.error.errno === 'ENOSPC') throw answer.error;
-        failures.push(answer.error);
+        failures.set(source, answer.error);
+        if (mayBeAskedAgain && isSilence(answer.error)) again.push(source);
         continue;
       }
       await partial.handle.truncate(0);
@@ -89,7 +105,38 @@ export async function downloadProven(
   }
   // Wrong bytes say more than no answer.
   if (wrong !== undefined) throw await refuse(environment, address, wrong);
-  throw noneHasIt(failures) ?? offline(address);
+  throw noneHasIt([...failures.values()]) ?? offline(address);
+}
+
+/** What becomes of a source's health by its answer, told to the log where that changes how it is treated. */
+function noteHealth(source: Source, answer: Answer, mayBeLeftAlone: boolean, log: Logger): void {
+  const { health, name } = source;
+  if (health === undefined) return;
+  const wasLeftAlone = health.report().isLeftAlone;
+  if (answer.kind === 'wrong') {
+    if (answer.isItsFault) health.lied(answer.refusal.finding.message, mayBeLeftAlone);
+  } else if (answer.kind === 'right' || !isSilence(answer.error)) health.answered();
+  else health.failed(answer.error.message, mayBeLeftAlone);
+  const { isLeftAlone, leftAloneMs, lastFailure } = health.report();
+  if (isLeftAlone && !wasLeftAlone) {
+    const seconds = Math.ceil(leftAloneMs / 1000);
+    log.warn(
+      { source: name, seconds, reason: lastFailure?.message },
+      `${name} keeps failing: it is left alone for a while`,
+    );
+  } else if (wasLeftAlone && !isLeftAlone) log.info({ source: name }, `${name} answers again`);
+}
+
+/** Nothing came, and something might another time: no word on whether it has the blob, or may give it. */
+function isSilence(error: TmaxError): boolean {
+  return error.errno === 'EHOSTUNREACH' && !(error instanceof AbsentBlob);
+}
+
+function leftAlone({ name }: Source, health: SourceHealth): TmaxError {
+  const { leftAloneMs, failuresInARow, lastFailure } = health.report();
+  const seconds = Math.ceil(leftAloneMs / 1000);
+  const message = `${name} is left alone for ${seconds} s more after ${failuresInARow} failures, the last: ${lastFailure?.message}`;
+  return new TmaxError('EHOSTUNREACH', message, { source: name });
 }
 
 /** One error out of all: that of who said more than that there was no answer, with the words of each. */
@@ -107,12 +154,14 @@ async function askFollowed(
   partial: LockedPartial,
   address: BlobAddress,
   { signal, onProgress, onRetry }: DownloadWatch,
+  isBrief: boolean,
   proof: Following,
 ): Promise<Answer> {
   let isRight = false;
   try {
     const answer = await ask(source, partial, address, {
       signal,
+      isBrief,
       onRetry,
       onTail: (bytes) => proof.tail(bytes),
       onProgress: (receivedBytes) => {
@@ -141,22 +190,29 @@ async function ask(
     // No other source could write to this disk either.
     if (error.errno === 'EINTR' || error.source === 'cache') throw error;
     if (error.errno !== 'EBADMSG') return { kind: 'failed', error };
-    return wrongAnswer(source, 'size', { code: 'transfer', message: error.message }, false);
+    return wrongAnswer(source, 'size', { code: 'transfer', message: error.message }, { maySucceed: false });
   }
   const { sizeBytes, sha256 } = address;
+  // A prefix that was there already may be another's.
+  const isItsFault = download.resumedBytes === 0;
   if (download.sizeBytes !== sizeBytes) {
     const message = `${download.sizeBytes} bytes arrived where the listing says ${sizeBytes}`;
-    return wrongAnswer(source, 'size', { code: 'size-mismatch', message }, true);
+    return wrongAnswer(source, 'size', { code: 'size-mismatch', message }, { isItsFault });
   }
   if (download.sha256 !== sha256) {
     const message = `what arrived has the sha256 ${download.sha256}, the listing says ${sha256}`;
-    return wrongAnswer(source, 'sha256', { code: 'sha256-mismatch', message }, true);
+    return wrongAnswer(source, 'sha256', { code: 'sha256-mismatch', message }, { isItsFault });
   }
   return { kind: 'right', download };
 }
 
-function wrongAnswer(source: Source, level: RefusalLevel, finding: Finding, maySucceed: boolean): Answer {
-  return { kind: 'wrong', refusal: { cause: 'transfer', level, finding, source: source.name }, maySucceed };
+function wrongAnswer(
+  source: Source,
+  level: RefusalLevel,
+  finding: Finding,
+  { maySucceed = true, isItsFault = true }: { readonly maySucceed?: boolean; readonly isItsFault?: boolean },
+): Answer {
+  return { kind: 'wrong', refusal: { cause: 'transfer', level, finding, source: source.name }, maySucceed, isItsFault };
 }
 
 function offline(address: BlobAddress): TmaxError {

@@ -70,16 +70,32 @@ function fetchesOf({ fetches }: Status): string {
   ].join(', ');
 }
 
-/** Sources that have kept anybody waiting. */
+/** Sources that have kept anybody waiting, or come to nothing. */
 function sourcesOf({ sources }: Status): readonly string[] {
-  return sources.flatMap(({ name, requests }) => {
+  return sources.flatMap(({ name, health, requests }) => {
+    const inHealth = healthOf(health);
     const words = requests.flatMap(({ kind, tooManyRequests, pausedSeconds, isUnanswered }) => [
       ...(tooManyRequests > 0 ? [`${kind}: "too many requests" (429) ${tooManyRequests} times`] : []),
       ...(pausedSeconds > 0 ? [`${kind}: PAUSED as it asked for, ${pausedSeconds} s more`] : []),
       ...(isUnanswered ? [`${kind}: DOES NOT ANSWER, is asked once a second`] : []),
     ]);
-    return words.length === 0 ? [] : [`  ${name.padEnd(8)}  ${words.join('; ')}`];
+    const all = [...inHealth, ...words];
+    return all.length === 0 ? [] : [`  ${name.padEnd(8)}  ${all.join('; ')}`];
   });
+}
+
+function healthOf({
+  isLeftAlone,
+  leftAloneSeconds,
+  failuresInARow,
+  wrongAnswers,
+  lastFailure,
+}: Status['sources'][number]['health']): readonly string[] {
+  const wrong = wrongAnswers === 0 ? [] : [`brought something else than the image ${wrongAnswers} times`];
+  if (failuresInARow === 0 || lastFailure === null) return wrong;
+  const last = `the last at ${lastFailure.at}: ${lastFailure.message}`;
+  const left = isLeftAlone ? `LEFT ALONE for ${leftAloneSeconds} s more, ` : '';
+  return [`${left}${failuresInARow} fetches failed in a row, ${last}`, ...wrong];
 }
 
 function describeFetch(fetch: Status['fetches']['running'][number], waiting: Status['opens']['waiting']): string {

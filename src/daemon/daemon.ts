@@ -48,7 +48,7 @@ import {
 import type { Settings } from './settings.js';
 import { logSettings } from './settings-log.js';
 import { imagesThatCannotFit } from './small-cache.js';
-import { openSources } from './sources.js';
+import { openSources, stateOf } from './sources.js';
 
 /** Threads that relay reads; with passthrough they are idle. */
 const READ_THREADS = 2;
@@ -268,7 +268,7 @@ async function startDaemon(
     logFile,
     metricsUrl: web?.url,
     measurements,
-    requests: () => new Map(opened.map(({ source, requests }) => [source.name, requests()])),
+    sources: () => opened.map(stateOf),
   });
   const listen = async (path: string, mode: number, actions: Actions, gid?: number): Promise<void> => {
     const server = await startControlServer(path, {

@@ -5,7 +5,6 @@ import type { Scrubber } from '../blobs/scrubber.js';
 import { TmaxError } from '../errors.js';
 import type { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import type { MountHandle } from '../fuse/driver.js';
-import type { RequestState } from '../sources/rate-governor.js';
 import { version } from '../version.js';
 import type { CatalogFollower } from './catalog-follower.js';
 import { type Documents, TextDocument } from './control-server.js';
@@ -19,6 +18,7 @@ import { statusPage } from './metrics/status-page.js';
 import { AgedValue, summarize } from './metrics/summary.js';
 import type { WebDocuments } from './metrics/web-server.js';
 import type { Settings } from './settings.js';
+import type { SourceState } from './sources.js';
 import { describeStatus, type Status } from './status.js';
 import { VariantCounter } from './variant-counts.js';
 import { nameCallers } from './waiting-callers.js';
@@ -38,8 +38,8 @@ export interface DaemonParts {
   /** Undefined where nothing is shown on a port. */
   readonly metricsUrl: string | undefined;
   readonly measurements: Measurements;
-  /** Where the requests to each source stand, by its name. */
-  readonly requests: () => ReadonlyMap<string, readonly RequestState[]>;
+  /** Where each source stands, first asked first. */
+  readonly sources: () => readonly SourceState[];
 }
 
 /** Those of the sockets, and those of the port. Errors, of each: ENOTCONN nothing is mounted yet. */
@@ -90,7 +90,7 @@ async function statusOf(parts: DaemonParts): Promise<Status> {
     mount: mountOf(parts),
     waiting,
     measurements: parts.measurements,
-    requests: parts.requests(),
+    sources: parts.sources(),
     logFile,
     metricsUrl,
   });
@@ -138,7 +138,7 @@ function metricParts(parts: DaemonParts): MetricParts {
     scrub: scrubber?.statistics(),
     mount: mountOf(parts),
     waitingOpens: fileSystem.waitingOpens.length,
-    requests: parts.requests(),
+    sources: parts.sources(),
     measurements,
     process: processUse(),
   };

@@ -132,6 +132,8 @@ const DEFAULT_IDLE = '20';
 /** More of them take each other's share, and memory. */
 const MAX_CONNECTIONS = 64;
 const MAX_FETCHES = 256;
+/** Each has threads and metrics of its own. */
+const MAX_SOURCES = 16;
 const YES = new Set(['1', 'on', 'yes', 'true']);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -224,6 +226,9 @@ export function parsePath(text: string, option: string): string {
 
 /** "hub", "dir:/path" and URL templates, each once. Errors: EINVAL; what may hold a password is not repeated. */
 function parseSources(words: readonly string[]): readonly SourceChoice[] {
+  if (words.length > MAX_SOURCES) {
+    throw new TmaxError('EINVAL', `--source names more than ${MAX_SOURCES} places`, { source: 'settings' });
+  }
   const choices = words.map(parseSource);
   const names = choices.map(sourceName);
   if (new Set(names).size === choices.length) return choices;

@@ -6,6 +6,7 @@ import { HubSource } from '../sources/hub-source.js';
 import { RateGovernor, type RequestState } from '../sources/rate-governor.js';
 import { RemoteSource } from '../sources/remote-source.js';
 import type { Source } from '../sources/source.js';
+import { type HealthReport, SourceHealth } from '../sources/source-health.js';
 import { hubSettings, remoteSettings } from './hub-settings.js';
 import { type Settings, type SourceChoice, sourceName } from './settings.js';
 
@@ -13,6 +14,18 @@ export interface OpenedSource {
   readonly source: Source;
   /** Where the requests to it stand; none for a directory. */
   readonly requests: () => readonly RequestState[];
+}
+
+/** Where a source stands now, for `status` and metrics. */
+export interface SourceState {
+  readonly name: string;
+  readonly requests: readonly RequestState[];
+  readonly health: HealthReport;
+}
+
+export function stateOf({ source, requests }: OpenedSource): SourceState {
+  const health = source.health ?? new SourceHealth();
+  return { name: source.name, requests: requests(), health: health.report() };
 }
 
 /**

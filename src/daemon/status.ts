@@ -5,11 +5,11 @@ import type { QuarantineRecord } from '../blobs/quarantine.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
 import type { MountHandle } from '../fuse/driver.js';
-import type { RequestState } from '../sources/rate-governor.js';
 import type { FollowReport } from './catalog-follower.js';
 import type { Measurements } from './metrics/measurements.js';
 import type { RecentValues } from './metrics/tallies.js';
 import type { Settings } from './settings.js';
+import type { SourceState } from './sources.js';
 import { taskNames } from './task-names.js';
 import type { WaitingCaller } from './waiting-callers.js';
 
@@ -92,9 +92,20 @@ export interface Status {
       readonly lastFault: string | null;
     }[];
   };
-  /** Where images are fetched from, first asked first ("hub", "dir:/path"), and where the requests to each stand. */
+  /** Where images are fetched from, first asked first ("hub", "dir:/path", ...), how each has answered, and where its requests stand. */
   readonly sources: readonly {
     readonly name: string;
+    readonly health: {
+      /** Passed over but for a fetch now and then, since its last fetches came to nothing. */
+      readonly isLeftAlone: boolean;
+      /** Until the next such fetch. */
+      readonly leftAloneSeconds: number;
+      /** Fetches since its last good one that failed, or brought something else than the image. */
+      readonly failuresInARow: number;
+      /** Fetches that brought something else than the image, since the daemon started. */
+      readonly wrongAnswers: number;
+      readonly lastFailure: { readonly at: string; readonly message: string } | null;
+    };
     readonly requests: readonly {
       readonly kind: string;
       /** Answers 429. */
@@ -152,7 +163,7 @@ export interface StatusParts {
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
   readonly waiting: readonly WaitingCaller[];
   readonly measurements: Pick<Measurements, 'latencies' | 'rates' | 'retries'>;
-  readonly requests: ReadonlyMap<string, readonly RequestState[]>;
+  readonly sources: readonly SourceState[];
   readonly logFile: string | undefined;
   readonly metricsUrl: string | undefined;
 }
@@ -227,9 +238,19 @@ export function describeStatus(parts: StatusParts): Status {
         lastFault: flight.lastFault ?? null,
       })),
     },
-    sources: [...parts.requests].map(([name, states]) => ({
+    sources: parts.sources.map(({ name, requests, health }) => ({
       name,
-      requests: states.map(({ kind, tooManyRequests, pausedMs, isUnanswered }) => {
+      health: {
+        isLeftAlone: health.isLeftAlone,
+        leftAloneSeconds: Math.ceil(health.leftAloneMs / 1000),
+        failuresInARow: health.failuresInARow,
+        wrongAnswers: health.wrongAnswers,
+        lastFailure:
+          health.lastFailure === undefined
+            ? null
+            : { at: health.lastFailure.at.toISOString(), message: health.lastFailure.message },
+      },
+      requests: requests.map(({ kind, tooManyRequests, pausedMs, isUnanswered }) => {
         return { kind, tooManyRequests, pausedSeconds: Math.ceil(pausedMs / 1000), isUnanswered };
       }),
     })),

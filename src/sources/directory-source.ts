@@ -17,6 +17,7 @@ import { AbsentBlob, aborted } from './failure.js';
 import { IDLE_THREADS_MS, MAX_COPY_THREADS, PROGRESS_INTERVAL_MS } from './limits.js';
 import { fromPlainError } from './plain-error.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
+import { SourceHealth } from './source-health.js';
 
 export interface DirectorySourceOptions {
   /** Longest silence of its disk. While it lasts, whoever asks is refused at once. */
@@ -28,6 +29,7 @@ const CLOSE_TIMEOUT_MS = 2_000;
 
 export class DirectorySource implements Source {
   readonly name: string;
+  readonly health = new SourceHealth();
   readonly #folder: string;
   readonly #options: DirectorySourceOptions;
   readonly #closing = new AbortController();

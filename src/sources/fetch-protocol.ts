@@ -11,14 +11,21 @@ import type { LocatorSettings } from './locator.js';
 import type { PlainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
 
+/** How long what is waited for. */
+export interface Patience {
+  readonly http: HttpSettings;
+  readonly retry: RetrySettings;
+  readonly raceAfterMs: number;
+}
+
 /** What a thread is started with. */
 export interface FetchThreadData {
   /** Of the source, for its errors. */
   readonly name: string;
   readonly locator: LocatorSettings;
-  readonly http: HttpSettings;
-  readonly retry: RetrySettings;
-  readonly raceAfterMs: number;
+  /** Where nobody else can be asked, and where somebody can. */
+  readonly patient: Patience;
+  readonly brief: Patience;
   /** Of the `RateGovernor`: a pause in one thread is a pause in all. */
   readonly governorMemory: SharedArrayBuffer;
 }
@@ -28,6 +35,7 @@ export interface FetchJob {
   readonly partialPath: string;
   /** Requests for bytes at one time. */
   readonly connections: number;
+  readonly isBrief: boolean;
   /** Whether the last bytes are to come first. */
   readonly wantsTail: boolean;
   readonly port: MessagePort;

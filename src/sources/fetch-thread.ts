@@ -7,20 +7,17 @@
 
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { transferBlob } from './blob-transfer.js';
-import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
+import type { FetchJob, FetchOutcome, FetchThreadData, Patience, ToMain, ToThread } from './fetch-protocol.js';
 import { HttpClient } from './http-client.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
-import { createLocator } from './locator.js';
+import { createLocator, type Locator } from './locator.js';
 import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
 
-const { name, locator: locatorSettings, http, retry, raceAfterMs, governorMemory }: FetchThreadData = workerData;
-const locator = createLocator(locatorSettings, {
-  client: new HttpClient(http),
-  governor: new RateGovernor(governorMemory),
-  maxPauseMs: retry.maxPauseMs,
-});
+const data: FetchThreadData = workerData;
+const governor = new RateGovernor(data.governorMemory);
+const locators = new Map<Patience, Locator>();
 const spentBuffers = new SpentBuffers();
 
 /** One transfer, from its job to its outcome. Never rejects. */
@@ -28,14 +25,17 @@ export default async function fetchBlob({
   blob,
   partialPath,
   connections,
+  isBrief,
   wantsTail,
   port,
 }: FetchJob): Promise<FetchOutcome> {
   const link = new MainThread(port);
+  const patience = isBrief ? data.brief : data.patient;
+  const { retry, raceAfterMs } = patience;
   let writtenBytes: number | undefined;
   try {
     const download = await transferBlob(blob, partialPath, {
-      location: locator.locate(blob, () => link.secret()),
+      location: locatorFor(patience).locate(blob, () => link.secret()),
       retry,
       connections,
       raceAfterMs,
@@ -50,10 +50,19 @@ export default async function fetchBlob({
     });
     return { download };
   } catch (error) {
-    return { error: plainError(error, name) };
+    return { error: plainError(error, data.name) };
   } finally {
     link.close();
   }
+}
+
+/** Connections have their deadlines for good: those of patient and of brief transfers are apart, and made when first needed. */
+function locatorFor(patience: Patience): Locator {
+  const { http, retry } = patience;
+  const tools = () => ({ client: new HttpClient(http), governor, maxPauseMs: retry.maxPauseMs });
+  const locator = locators.get(patience) ?? createLocator(data.locator, tools());
+  locators.set(patience, locator);
+  return locator;
 }
 
 /** The main thread, as one transfer sees it. */

@@ -22,6 +22,8 @@ import type { BlobAddress, Download } from './source.js';
 export interface FetchHooks {
   /** Requests for bytes at one time. */
   readonly connections: number;
+  /** Another source can be asked. */
+  readonly isBrief: boolean;
   readonly signal: AbortSignal;
   readonly secret: () => Promise<string | undefined>;
   readonly onProgress: ((receivedBytes: number) => void) | undefined;
@@ -70,8 +72,9 @@ export class FetchThreads {
     const onAbort = (): void => post({ type: 'abort' });
     signal.addEventListener('abort', onAbort, { once: true });
     port.on('message', (message: ToMain) => receive(message, hooks, port, this.#data.name));
+    const { connections, isBrief } = hooks;
     const task = this.#startedPool().run(
-      { blob, partialPath, connections: hooks.connections, wantsTail: hooks.onTail !== undefined, port: threadPort },
+      { blob, partialPath, connections, isBrief, wantsTail: hooks.onTail !== undefined, port: threadPort },
       { transferList: [threadPort] },
     );
     const ended = task.finally(() => {

@@ -8,6 +8,8 @@ export interface RetrySettings {
   readonly maxMs: number;
   /** Failed attempts in a row, without one new byte between them, after which the last failure is the answer. */
   readonly maxAttemptsWithoutProgress: number;
+  /** Failed attempts in all, however much has come between them; default: any number. */
+  readonly maxFailures?: number;
   /** From the first attempt to the last, pauses included. */
   readonly totalBudgetMs: number;
   /** Longest pause that a server may ask for; what it asks beyond that is not waited for. */
@@ -28,6 +30,31 @@ export const TRANSFER_RETRY: RetrySettings = {
   totalBudgetMs: 2 * 3_600_000,
   maxPauseMs: MAX_PAUSE_MS,
 };
+
+/**
+ * Transfers from a source after which another can be asked: one more attempt, for a connection that happened to be closed. A
+ * server that stops again and again is given up although each attempt brings some bytes: what has come stays.
+ */
+export const BRIEF_RETRY: RetrySettings = {
+  baseMs: 250,
+  maxMs: 1000,
+  maxAttemptsWithoutProgress: 2,
+  maxFailures: 4,
+  totalBudgetMs: 2 * 3_600_000,
+  maxPauseMs: 2000,
+};
+
+/** Its deadlines, where those of the settings are longer: for a connection, the first byte, and silence within a body. */
+export const BRIEF_CONNECT_MS = 3000;
+export const BRIEF_HEADERS_MS = 15_000;
+export const BRIEF_IDLE_MS = 10_000;
+
+/** Fetches in a row that came to nothing, after which a source is left alone. */
+export const FAILURES_TO_LEAVE_ALONE = 3;
+
+/** For so long at first, twice as long each time that the next fetch fails too, up to a minute. */
+export const FIRST_LEAVE_MS = 5000;
+export const MAX_LEAVE_MS = 60_000;
 
 /** Listings and revisions: someone waits for `mount` to say what is wrong, so half a minute, unless the Hub asks for more. */
 export const METADATA_RETRY: RetrySettings = {

@@ -3,9 +3,14 @@
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { checkConnectionSettings } from './dispatchers.js';
+import type { Patience } from './fetch-protocol.js';
 import { FetchThreads } from './fetch-threads.js';
 import type { HttpSettings } from './http-client.js';
 import {
+  BRIEF_CONNECT_MS,
+  BRIEF_HEADERS_MS,
+  BRIEF_IDLE_MS,
+  BRIEF_RETRY,
   CONNECTIONS_PER_BLOB,
   MAX_CONNECTIONS_IN_ALL,
   MAX_FETCH_THREADS,
@@ -16,6 +21,7 @@ import {
 import type { LocatorSettings } from './locator.js';
 import type { RateGovernor } from './rate-governor.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
+import { SourceHealth } from './source-health.js';
 
 export interface RemoteSourceSettings extends HttpSettings {
   readonly log: Logger;
@@ -26,6 +32,8 @@ export interface RemoteSourceSettings extends HttpSettings {
   /** How long threads without a transfer are kept; default `IDLE_THREADS_MS`. */
   readonly idleThreadsMs?: number;
   readonly retry?: RetrySettings;
+  /** Where another source can be asked; default `BRIEF_RETRY`. */
+  readonly briefRetry?: RetrySettings;
 }
 
 /** Which source it is. */
@@ -39,6 +47,8 @@ export interface RemoteIdentity {
 
 export class RemoteSource implements Source {
   readonly name: string;
+  readonly health = new SourceHealth();
+  readonly perseveres = true;
   readonly #secret: () => Promise<string | undefined>;
   readonly #settings: RemoteSourceSettings;
   readonly #threads: FetchThreads;
@@ -46,17 +56,20 @@ export class RemoteSource implements Source {
 
   /** No thread is started before the first download. Errors: EINVAL proxy or certificate file. */
   constructor({ name, locator, secret }: RemoteIdentity, settings: RemoteSourceSettings, governor: RateGovernor) {
-    const { userAgent, proxy, caFile, retry = TRANSFER_RETRY } = settings;
-    const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
+    const { retry = TRANSFER_RETRY } = settings;
     const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()), idleThreadsMs: idleMs } = settings;
     checkConnectionSettings(settings);
     this.name = name;
     this.#secret = secret;
     this.#settings = settings;
-    const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
-    const http = { ...deadlines, userAgent, proxy, caFile };
-    const raceAfterMs = idleTimeoutMs * RACE_AFTER_IDLE_SHARE;
-    const data = { name, locator, http, retry, raceAfterMs, governorMemory: governor.memory };
+    const http = httpSettings(settings);
+    const data = {
+      name,
+      locator,
+      patient: { http, retry, raceAfterMs: http.idleTimeoutMs * RACE_AFTER_IDLE_SHARE },
+      brief: briefly(http, settings.briefRetry ?? BRIEF_RETRY),
+      governorMemory: governor.memory,
+    };
     const onDeath = (error: unknown) =>
       settings.log.error({ err: error, source: name }, 'a fetch thread died and is replaced');
     this.#threads = new FetchThreads(data, { threads, idleMs, onDeath });
@@ -74,6 +87,7 @@ export class RemoteSource implements Source {
     try {
       return await this.#threads.run(blob, partialPath, {
         connections: this.#connections(),
+        isBrief: options.isBrief ?? false,
         signal: options.signal,
         secret: this.#secret,
         onProgress: options.onProgress,
@@ -97,4 +111,26 @@ export class RemoteSource implements Source {
     const { connectionsPerBlob = CONNECTIONS_PER_BLOB } = this.#settings;
     return Math.max(1, Math.min(connectionsPerBlob, Math.floor(MAX_CONNECTIONS_IN_ALL / this.#transfers)));
   }
+}
+
+/** Plain data alone, for the threads. */
+function httpSettings(settings: RemoteSourceSettings): HttpSettings {
+  const { userAgent, proxy, caFile } = settings;
+  const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
+  const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
+  return { ...deadlines, userAgent, proxy, caFile };
+}
+
+function briefly(http: HttpSettings, retry: RetrySettings): Patience {
+  const idleTimeoutMs = Math.min(http.idleTimeoutMs, BRIEF_IDLE_MS);
+  return {
+    http: {
+      ...http,
+      idleTimeoutMs,
+      connectTimeoutMs: Math.min(http.connectTimeoutMs, BRIEF_CONNECT_MS),
+      headersTimeoutMs: Math.min(http.headersTimeoutMs, BRIEF_HEADERS_MS),
+    },
+    retry,
+    raceAfterMs: idleTimeoutMs * RACE_AFTER_IDLE_SHARE,
+  };
 }

@@ -22,6 +22,7 @@ export class Attempts {
   readonly #options: AttemptsOptions;
   readonly #startedAt: number;
   #failures = 0;
+  #failuresInAll = 0;
   #wrongAnswers = 0;
   #refusedUrls = 0;
   #progressAtFailure = 0;
@@ -60,6 +61,7 @@ export class Attempts {
     }
     this.#progressAtFailure = progress();
     this.#failures += 1;
+    this.#failuresInAll += 1;
     this.#wrongAnswers = thrown.errno === 'EBADMSG' ? this.#wrongAnswers + 1 : 0;
     this.#refusedUrls = thrown.staleUrl ? this.#refusedUrls + 1 : 0;
 
@@ -67,6 +69,7 @@ export class Attempts {
     const elapsedMs = performance.now() - this.#startedAt;
     const spent =
       this.#failures >= settings.maxAttemptsWithoutProgress ||
+      this.#failuresInAll >= (settings.maxFailures ?? Number.POSITIVE_INFINITY) ||
       this.#wrongAnswers >= MAX_WRONG_ANSWERS ||
       this.#refusedUrls >= MAX_REFUSED_URLS ||
       elapsedMs + waitMs > settings.totalBudgetMs;

@@ -58,6 +58,8 @@ export class SourceHttp {
     let current = url;
     for (let hops = 0; hops <= MAX_REDIRECTS; hops += 1) {
       const waitMs = this.#governor.waitMs(kind);
+      // Where another source can be asked, that is what to do meanwhile.
+      if (waitMs > this.#maxPauseMs) throw this.#client.unreachable(current, 'it has asked for a pause');
       if (waitMs > 0) await pause(waitMs, signal);
       if (!this.#governor.admits(kind)) throw this.#client.unreachable(current, 'nothing was answered for a while');
       const request = { url: current, headers: { ...headers, ...(await headersFor(current)) }, signal };

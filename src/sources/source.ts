@@ -4,6 +4,8 @@
  * A source moves bytes and survives the transport's faults; it is never trusted. What it brought is judged by `verify`.
  */
 
+import type { SourceHealth } from './source-health.js';
+
 /** One image of a repository at one commit, as the listing states it. */
 export interface BlobAddress {
   /** `owner/name` of the dataset repository. */
@@ -20,6 +22,8 @@ export interface BlobAddress {
 export interface DownloadOptions {
   /** Ends the download; what is on disk by then stays for a resume. */
   readonly signal: AbortSignal;
+  /** Another source can be asked: one that does not answer soon is to give up. */
+  readonly isBrief?: boolean;
   /** Called as bytes arrive, with all that is on disk so far (resumed bytes included). */
   readonly onProgress?: ((receivedBytes: number) => void) | undefined;
   /**
@@ -45,6 +49,10 @@ export interface Download {
 export interface Source {
   /** As it stands in logs, `status`, metrics and quarantine records: "hub", "dir:/path", "https://host/{path}". No secret. */
   readonly name: string;
+  /** Undefined where nobody keeps count. */
+  readonly health?: SourceHealth | undefined;
+  /** Whether it goes on trying for minutes where nothing comes, unless it is to be brief. */
+  readonly perseveres?: boolean;
   /**
    * Brings the blob into the file at `partialPath`, created (mode 0600) if absent, resumed if it holds a prefix.
    * Returns once every byte has been written (not yet synced). Retries inside, with back-off, while that can help.

@@ -2,6 +2,9 @@
 
 import test from 'ava';
 import { TmaxError } from '../../src/errors.js';
+import { AbsentBlob } from '../../src/sources/failure.js';
+import { FAILURES_TO_LEAVE_ALONE } from '../../src/sources/limits.js';
+import { SourceHealth } from '../../src/sources/source-health.js';
 import { blobOf, errnoOf, holds, setUp, TestSource } from '../support/blob-cache.js';
 
 /** Sources that write into one list whom was asked. */
@@ -63,4 +66,67 @@ test('where the disk of the cache is full, nobody else is asked', async (t) => {
   const { open } = await setUp(t, { sources });
   t.is(await errnoOf(t, () => open(blob)), 'ENOSPC');
   t.deepEqual(asked, ['dead0']);
+});
+
+for (const [what, misbehave] of [
+  ['is dead', (source: TestSource) => Object.assign(source, { failure: new TmaxError('EHOSTUNREACH', 'no answer') })],
+  ['talks nonsense', (source: TestSource) => Object.assign(source, { failure: new TmaxError('EBADMSG', 'HTML') })],
+  ['has wrong bytes', () => undefined],
+] as const) {
+  test(`a source that ${what} is left alone after some fetches, and asked again when it is due`, async (t) => {
+    const [engine, last] = [new TestSource('engine'), new TestSource('last')];
+    const clock = { ms: 0 };
+    engine.health = new SourceHealth(() => clock.ms);
+    misbehave(engine);
+    const { open } = await setUp(t, { sources: [engine, last] });
+    const blobs = Array.from({ length: FAILURES_TO_LEAVE_ALONE + 3 }, (_, index) => blobOf(String(index)));
+    for (const { address, content } of blobs) last.contents.set(address.sha256, content);
+    for (const blob of blobs.slice(0, -1)) t.true(holds(await open(blob), blob));
+    t.is(engine.downloads.length, FAILURES_TO_LEAVE_ALONE);
+    t.is(engine.health.report().wrongAnswers, what === 'is dead' ? 0 : FAILURES_TO_LEAVE_ALONE);
+    clock.ms += engine.health.report().leftAloneMs;
+    engine.failure = undefined;
+    const blob = blobs.at(-1) ?? blobOf('?');
+    engine.contents.set(blob.address.sha256, blob.content);
+    t.true(holds(await open(blob), blob));
+    t.is(last.downloads.length, blobs.length - 1);
+    t.false(engine.health.report().isLeftAlone);
+  });
+}
+
+test('a source that does not have the blob is asked for every other', async (t) => {
+  const [engine, last] = [new TestSource('engine'), new TestSource('last')];
+  engine.health = new SourceHealth();
+  engine.failure = new AbsentBlob('not here');
+  const { open } = await setUp(t, { sources: [engine, last] });
+  for (let index = 0; index < 2 * FAILURES_TO_LEAVE_ALONE; index += 1) {
+    const blob = blobOf(String(index));
+    last.contents.set(blob.address.sha256, blob.content);
+    await open(blob);
+  }
+  t.is(engine.downloads.length, 2 * FAILURES_TO_LEAVE_ALONE);
+});
+
+test('only the last source is asked with patience; one that perseveres gets its turn before the open fails', async (t) => {
+  const blob = blobOf('a');
+  const [first, hub, folder] = [new TestSource('first'), new TestSource('hub'), new TestSource('folder')];
+  for (const one of [first, hub]) one.perseveres = true;
+  hub.health = new SourceHealth();
+  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) hub.health.failed('no answer', true);
+  first.failure = new TmaxError('EHOSTUNREACH', 'no answer');
+  folder.failure = new AbsentBlob('not in folder');
+  hub.contents.set(blob.address.sha256, blob.content);
+  const { open } = await setUp(t, { sources: [first, hub, folder] });
+  t.true(holds(await open(blob), blob));
+  t.deepEqual([first.brief, folder.brief, hub.brief], [[true], [false], [false]], 'the hub was left alone at first');
+});
+
+test('the words of an open that fails name a source that was left alone, and its last failure', async (t) => {
+  const [engine, last] = [new TestSource('engine'), new TestSource('last')];
+  engine.health = new SourceHealth(() => 0);
+  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) engine.health.failed('it hangs', true);
+  last.failure = new TmaxError('EHOSTUNREACH', 'no answer');
+  const { open } = await setUp(t, { sources: [engine, last] });
+  const error = await t.throwsAsync(open(blobOf('a')), { instanceOf: TmaxError });
+  t.is(error.message, 'engine is left alone for 5 s more after 3 failures, the last: it hangs; no answer');
 });

@@ -9,6 +9,7 @@ import { BlobCache, type BlobCacheOptions, type Lease } from '../../src/blobs/bl
 import { BlobStore } from '../../src/blobs/blob-store.js';
 import { TmaxError } from '../../src/errors.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
+import type { SourceHealth } from '../../src/sources/source-health.js';
 import { flipBit } from './bit-rot.js';
 import { recordingLog } from './hub.js';
 import { provingAfterwards } from './proving-afterwards.js';
@@ -32,6 +33,10 @@ export class TestSource extends EventEmitter implements Source {
   readonly contents = new Map<string, Buffer>();
   readonly downloads: string[] = [];
   failure: TmaxError | undefined;
+  health: SourceHealth | undefined;
+  perseveres = false;
+  /** How each download was asked for. */
+  readonly brief: boolean[] = [];
   /** Awaited before the bytes are written. */
   gate: Promise<void> = Promise.resolve();
 
@@ -41,6 +46,7 @@ export class TestSource extends EventEmitter implements Source {
 
   async download(address: BlobAddress, partialPath: string, options: DownloadOptions): Promise<Download> {
     this.downloads.push(address.path);
+    this.brief.push(options.isBrief ?? false);
     this.emit('download', address.path);
     const aborted = new Promise<never>((_resolve, reject) => {
       const abort = () => reject(new TmaxError('EINTR', 'aborted'));

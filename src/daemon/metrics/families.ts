@@ -10,6 +10,7 @@ import type { MountHandle } from '../../fuse/driver.js';
 import type { RequestState } from '../../sources/rate-governor.js';
 import type { FollowReport } from '../catalog-follower.js';
 import type { Settings } from '../settings.js';
+import type { SourceState } from '../sources.js';
 import type { Measurements } from './measurements.js';
 import type { ProcessUse } from './process-use.js';
 import type { Counted, CountTally, HistogramTally, Labels } from './tallies.js';
@@ -27,8 +28,7 @@ export interface MetricParts {
   readonly scrub: ScrubStatistics | undefined;
   readonly mount: Pick<MountHandle, 'driver' | 'passthrough' | 'statistics'>;
   readonly waitingOpens: number;
-  /** By the name of the source. */
-  readonly requests: ReadonlyMap<string, readonly RequestState[]>;
+  readonly sources: readonly SourceState[];
   readonly measurements: Measurements;
   readonly process: ProcessUse;
 }
@@ -80,7 +80,7 @@ export const FAMILIES: readonly Family[] = [
   ),
   histogram(
     'tmaxfs_fetch_seconds',
-    'How long the transfers of images took, by source and outcome (fetched, interrupted, failed).',
+    'How long the transfers of images took, by source and outcome (fetched, absent, interrupted, failed).',
     ({ fetchSeconds }) => fetchSeconds,
   ),
   histogram('tmaxfs_fetch_bytes', 'Bytes that transfers of images brought, by source.', ({ fetchBytes }) => fetchBytes),
@@ -106,6 +106,16 @@ export const FAMILIES: readonly Family[] = [
     'tmaxfs_source_unanswered',
     '1 where the last requests were not answered and only one at a time is sent, else 0.',
     (parts) => requestStates(parts, ({ isUnanswered }) => Number(isUnanswered)),
+  ),
+  gauges(
+    'tmaxfs_source_left_alone',
+    '1 where the source is passed over but for a fetch now and then, since its last ones came to nothing, else 0.',
+    (parts) => healthStates(parts, ({ isLeftAlone }) => Number(isLeftAlone)),
+  ),
+  counters(
+    'tmaxfs_source_wrong_answers_total',
+    'Fetches that brought something else than the image, by source.',
+    (parts) => healthStates(parts, ({ wrongAnswers }) => wrongAnswers),
   ),
 
   histogram(
@@ -190,8 +200,12 @@ function seriesOf(tally: CountTally): Iterable<Counted> {
   return tally.series;
 }
 
-function* requestStates({ requests }: MetricParts, value: (state: RequestState) => number): Generator<Counted> {
-  for (const [source, states] of requests) {
-    for (const state of states) yield { labels: { source, requests: state.kind }, value: value(state) };
+function* requestStates({ sources }: MetricParts, value: (state: RequestState) => number): Generator<Counted> {
+  for (const { name: source, requests } of sources) {
+    for (const state of requests) yield { labels: { source, requests: state.kind }, value: value(state) };
   }
+}
+
+function healthStates({ sources }: MetricParts, value: (health: SourceState['health']) => number): readonly Counted[] {
+  return sources.map(({ name: source, health }) => ({ labels: { source }, value: value(health) }));
 }

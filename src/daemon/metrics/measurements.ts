@@ -7,6 +7,7 @@ import type { BlobCache } from '../../blobs/blob-cache.js';
 import type { Lease } from '../../blobs/leases.js';
 import type { FollowingProver } from '../../blobs/stored-blob-check.js';
 import { toTmaxError } from '../../errors.js';
+import { AbsentBlob } from '../../sources/failure.js';
 import type { Source } from '../../sources/source.js';
 import type { Verdict } from '../../verify/verdict.js';
 import { CountTally, HistogramTally, RecentValues } from './tallies.js';
@@ -110,6 +111,8 @@ export function measuredSource(source: Source, measurements: Measurements): Sour
   for (const tally of [receivedBytes, retries]) tally.add({ source: name }, 0);
   return {
     name,
+    health: source.health,
+    perseveres: source.perseveres ?? false,
     close: () => source.close(),
     download: async (blob, partialPath, options) => {
       const startedAt = performance.now();
@@ -135,7 +138,8 @@ export function measuredSource(source: Source, measurements: Measurements): Sour
         ended('fetched');
         return download;
       } catch (thrown) {
-        ended(toTmaxError(thrown, name).errno === 'EINTR' ? 'interrupted' : 'failed');
+        const isCalledOff = toTmaxError(thrown, name).errno === 'EINTR';
+        ended(thrown instanceof AbsentBlob ? 'absent' : isCalledOff ? 'interrupted' : 'failed');
         throw thrown;
       } finally {
         transfer.end();
