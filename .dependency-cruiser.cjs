@@ -1,17 +1,31 @@
 /**
  * Which room may know which. Arrows point down only:
- * cli > doctor > daemon > filesystem > {catalog, blobs}; blobs > {sources, verify}; fuse knows only filesystem/contract.
+ * cli > doctor > daemon > filesystem > {catalog, blobs}; blobs > {destinations, sources, verify, locks}; destinations > {sources, locks}; fuse knows only filesystem/contract.
  */
 const below = {
-  cli: ['datasets', 'doctor', 'daemon', 'demo', 'filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
-  doctor: ['daemon', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
-  daemon: ['filesystem', 'catalog', 'blobs', 'sources', 'verify', 'fuse'],
+  cli: [
+    'datasets',
+    'doctor',
+    'daemon',
+    'demo',
+    'filesystem',
+    'catalog',
+    'blobs',
+    'destinations',
+    'sources',
+    'verify',
+    'fuse',
+  ],
+  doctor: ['daemon', 'catalog', 'blobs', 'destinations', 'sources', 'verify', 'fuse'],
+  daemon: ['filesystem', 'catalog', 'blobs', 'destinations', 'sources', 'verify', 'fuse'],
   filesystem: ['catalog', 'blobs'],
-  blobs: ['sources', 'verify'],
+  blobs: ['destinations', 'sources', 'verify', 'locks'],
+  destinations: ['sources', 'locks'],
   catalog: ['sources'],
   datasets: [],
   sources: [],
   verify: [],
+  locks: [],
   fuse: [],
   demo: [],
 };

@@ -32,13 +32,13 @@ import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { enableVerity, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
+import { isStrange, readSmallFile, removeStray, renameOver } from '../small-file.js';
 import { removeIfLeft, removeLeftTemporaries, replaceFile, syncFolder } from '../temporary-file.js';
 import { blobOfPartial, CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
 import { chooseLocks, presentLocks } from './choose-locks.js';
 import type { FileLocks } from './file-locks.js';
 import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
-import { isStrange, readSmallFile, removeStray, renameOver } from './small-file.js';
 
 export interface StoredBlob {
   readonly sha256: string;

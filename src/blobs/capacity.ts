@@ -13,11 +13,11 @@
 import { LRUCache } from 'lru-cache';
 import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
+import { removeStray } from '../small-file.js';
 import type { IndexChanges } from './blob-index.js';
 import type { BlobStore } from './blob-store.js';
 import { CacheUsage, type RoomRequest } from './cache-usage.js';
 import { RoomChanges } from './room-changes.js';
-import { removeStray } from './small-file.js';
 
 export interface CapacityLimits {
   /** All blobs and partial files together stay at or below this. */

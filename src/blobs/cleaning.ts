@@ -5,11 +5,11 @@
 
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { removeStray } from '../small-file.js';
 import { isLeft, isTemporary } from '../temporary-file.js';
 import type { BlobStore } from './blob-store.js';
 import { blobOfPartial, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
 import { type FoundFile, filesBelow } from './files-below.js';
-import { removeStray } from './small-file.js';
 
 export interface Removed {
   readonly files: number;

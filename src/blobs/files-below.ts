@@ -3,7 +3,7 @@
 import type { Stats } from 'node:fs';
 import { lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isStrange } from './small-file.js';
+import { isStrange } from '../small-file.js';
 
 export interface FoundFile {
   readonly path: string;

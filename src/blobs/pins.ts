@@ -10,9 +10,9 @@ import { existsSync } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
 import { systemErrorCode } from '../errors.js';
 import { makeFolder } from '../folders.js';
+import { isStrange, removeStray } from '../small-file.js';
 import { syncFolder } from '../temporary-file.js';
 import { type CacheLayout, SHA256_NAME } from './cache-layout.js';
-import { isStrange, removeStray } from './small-file.js';
 
 export class Pins {
   readonly #layout: CacheLayout;

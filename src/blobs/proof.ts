@@ -9,9 +9,9 @@ import { lstatSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import * as v from 'valibot';
+import { readSmallFile, renameOver } from '../small-file.js';
 import { temporaryFor } from '../temporary-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
-import { readSmallFile, renameOver } from './small-file.js';
 
 const proofShape = v.object({
   sha256: v.string(),

@@ -14,11 +14,11 @@ import { existsSync } from 'node:fs';
 import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import * as v from 'valibot';
+import { readSmallFile, removeStray, renameOver } from '../small-file.js';
 import { isTemporary, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import type { CacheLayout } from './cache-layout.js';
 import { SHA256_NAME } from './cache-layout.js';
-import { readSmallFile, removeStray, renameOver } from './small-file.js';
 
 /** How long a blob that arrived wrong, or is damaged and in use, is refused without another try. */
 export const RETRY_HOLD_MS = 30_000;

@@ -15,8 +15,8 @@ import { join } from 'node:path';
 import { setTimeout as delay, setImmediate } from 'node:timers/promises';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
+import { isStrange, readSmallFile, removeStray } from '../small-file.js';
 import type { BlobStore } from './blob-store.js';
-import { isStrange, readSmallFile, removeStray } from './small-file.js';
 
 /**
  * `fetch`: for a blob that is being fetched, at its full size; all who want the same blob mean the same bytes. `deleted`: a

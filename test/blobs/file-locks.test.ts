@@ -9,9 +9,9 @@ import fc from 'fast-check';
 import { CacheLayout } from '../../src/blobs/cache-layout.js';
 import { chooseLocks, presentLocks } from '../../src/blobs/choose-locks.js';
 import { type FileLocks, KernelLocks, type LockMode } from '../../src/blobs/file-locks.js';
-import { STALE_MS } from '../../src/blobs/heartbeat.js';
 import { LeaseFiles } from '../../src/blobs/lease-files.js';
 import { areLocal } from '../../src/blobs/local-locks.js';
+import { STALE_MS } from '../../src/locks/heartbeat.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const forms: Record<string, (layout: CacheLayout) => FileLocks> = {

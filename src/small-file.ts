@@ -2,8 +2,8 @@
 
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import { lstat, rename, rmdir, unlink } from 'node:fs/promises';
-import { systemErrorCode } from '../errors.js';
-import { openReadOnly } from '../read-only-file.js';
+import { systemErrorCode } from './errors.js';
+import { openReadOnly } from './read-only-file.js';
 
 /** Records and proofs have a few hundred bytes. */
 const MAX_SMALL_FILE_BYTES = 64 * 1024;

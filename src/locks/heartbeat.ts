@@ -5,16 +5,19 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
-import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as v from 'valibot';
-import { readSmallFile } from './small-file.js';
+import { systemErrorCode } from '../errors.js';
+import { readSmallFile } from '../small-file.js';
 
 /** How often an owner's file is written anew, and after what silence it counts as dead. */
 export const BEAT_MS = 5_000;
 export const STALE_MS = 60_000;
+/** Files of owners that are looked at by who starts, to remove those of dead ones: others who start look at others. */
+const MAX_CLEANED = 64;
 
 const ownerShape = v.object({
   host: v.string(),
@@ -33,6 +36,7 @@ export class Heartbeat {
   /** 16 hex digits. */
   readonly id = randomBytes(8).toString('hex');
   readonly #folder: string;
+  readonly #makeFolder: (path: string) => void;
   readonly #self: Owner = {
     host: hostname(),
     bootId: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
@@ -45,20 +49,30 @@ export class Heartbeat {
   #writtenMs = 0;
   #writtenAtMs = 0;
   #isWriting = false;
+  #timer: NodeJS.Timeout | undefined;
 
-  /** `folder`: of all owners' files. */
-  constructor(folder: string) {
+  /** `folder`: of all owners' files. `makeFolder`: also makes what is missing above it. */
+  constructor(folder: string, makeFolder: (path: string) => void) {
     this.#folder = folder;
+    this.#makeFolder = makeFolder;
   }
 
-  /** Makes the owner known. What it locks counts from then on. Errors: those of the disk. */
+  /** Makes the owner known, unless it is. What it locks counts from then on. Errors: those of the disk. */
   start(): void {
-    mkdirSync(this.#folder, { recursive: true, mode: 0o755 });
+    if (this.#timer !== undefined) return;
+    this.#makeFolder(this.#folder);
     const path = join(this.#folder, this.id);
     writeFileSync(path, JSON.stringify(this.#self), { mode: 0o644 });
     this.#written(statSync(path).mtimeMs);
-    setInterval(() => void this.#beat(), BEAT_MS).unref();
+    this.#timer = setInterval(() => void this.#beat(), BEAT_MS).unref();
     void this.#removeDead();
+  }
+
+  /** Takes the owner back: nothing of it counts any more, until it starts again. */
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    rm(join(this.#folder, this.id), { force: true }).catch(() => undefined);
   }
 
   /** True where the owner is dead for certain, or has been silent for so long that it counts as that. */
@@ -78,9 +92,13 @@ export class Heartbeat {
     this.#isWriting = true;
     try {
       const path = join(this.#folder, this.id);
-      await mkdir(this.#folder, { recursive: true, mode: 0o755 });
-      await writeFile(path, JSON.stringify(this.#self), { mode: 0o644 });
+      await writeFile(path, JSON.stringify(this.#self), { mode: 0o644 }).catch((error: unknown) => {
+        if (systemErrorCode(error) !== 'ENOENT') throw error;
+        this.#makeFolder(this.#folder);
+        return writeFile(path, JSON.stringify(this.#self), { mode: 0o644 });
+      });
       this.#written((await stat(path)).mtimeMs);
+      if (this.#timer === undefined) await rm(path, { force: true });
     } catch {
       // Once it has been silent for too long it counts as dead: what else it does with this disk fails, and says so.
     } finally {
@@ -102,7 +120,9 @@ export class Heartbeat {
 
   async #removeDead(): Promise<void> {
     try {
-      for (const owner of await readdir(this.#folder)) {
+      const owners = await readdir(this.#folder);
+      const first = Math.floor(Math.random() * owners.length);
+      for (const owner of [...owners.slice(first), ...owners.slice(0, first)].slice(0, MAX_CLEANED)) {
         if (this.isStale(owner)) await rm(join(this.#folder, owner), { force: true });
       }
     } catch {
