@@ -92,7 +92,7 @@ export function wordsOf(thrown: unknown): string {
   return thrown instanceof TmaxError ? thrown.message : messageOf(thrown);
 }
 
-/** Names of all errnos; several of them (EDQUOT, ESTALE) Node throws as "Unknown system error" and a number. */
+/** Names of all errnos; several of them (EDQUOT, ESTALE) Node throws as "Unknown system error" and a number, or as UNKNOWN. */
 const ERRNO_NAMES = new Map(Object.entries(constants.errno).map(([name, number]) => [number, name]));
 
 /** The code of a system error (`ENOENT`, `ECONNRESET`, …) thrown by Node, or undefined. */
@@ -100,5 +100,6 @@ export function systemErrorCode(thrown: unknown): string | undefined {
   if (!(thrown instanceof Error) || !('code' in thrown) || typeof thrown.code !== 'string') return undefined;
   const named =
     'errno' in thrown && typeof thrown.errno === 'number' ? ERRNO_NAMES.get(Math.abs(thrown.errno)) : undefined;
-  return thrown.code.startsWith('Unknown system error') ? (named ?? thrown.code) : thrown.code;
+  const isUnnamed = thrown.code === 'UNKNOWN' || thrown.code.startsWith('Unknown system error');
+  return isUnnamed ? (named ?? thrown.code) : thrown.code;
 }

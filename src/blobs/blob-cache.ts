@@ -7,6 +7,7 @@
  */
 
 import type { Logger } from 'pino';
+import type { Destination } from '../destinations/destination.js';
 import { messageOf, TmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Finding } from '../verify/verdict.js';
@@ -15,9 +16,11 @@ import type { FetchEnvironment } from './blob-fetch.js';
 import type { BlobCacheCounts, BlobCacheStatistics, BlobState, Eviction, OpenLabel, PinnedUse } from './blob-report.js';
 import type { BlobStore } from './blob-store.js';
 import { Capacity, type CapacityLimits } from './capacity.js';
+import { FetchTurns } from './fetch-turns.js';
 import { Flights, type FlightsOptions } from './flights.js';
 import { type Lease, Leases } from './leases.js';
 import { ProvenBlobs } from './proven-blobs.js';
+import { Publisher } from './publisher.js';
 import { Quarantine } from './quarantine.js';
 import { interrupted, refusalError } from './refusal.js';
 
@@ -29,6 +32,8 @@ export interface BlobCacheOptions
   readonly store: BlobStore;
   readonly limits: CapacityLimits;
   readonly architecture: ArchitecturePolicy;
+  /** Where what was fetched is written to, for other nodes; none if left out. */
+  readonly destinations?: readonly Destination[];
   readonly log: Logger;
 }
 
@@ -43,10 +48,11 @@ export class BlobCache {
   readonly #gate: ArchitectureGate;
   readonly #leases: Leases;
   readonly #flights: Flights;
+  readonly #publisher: Publisher;
   #counts = { hits: 0, misses: 0, evicted: 0 };
 
   private constructor(options: BlobCacheOptions, quarantine: Quarantine) {
-    const { store, log } = options;
+    const { store, log, destinations = [] } = options;
     this.#options = options;
     this.#quarantine = quarantine;
     this.#gate = new ArchitectureGate(options.architecture, log);
@@ -58,7 +64,9 @@ export class BlobCache {
     const parts = { store, log, quarantine, capacity: this.#capacity, proven: this.#proven };
     this.#leases = new Leases({ ...parts, gate: this.#gate });
     const isHeld = (sha256: string) => this.#leases.has(sha256);
-    this.#flights = new Flights({ ...options, ...parts, isHeld }, options);
+    this.#publisher = new Publisher({ destinations, store, log });
+    const turns = new FetchTurns({ destinations, openTimeoutMs: options.openTimeoutMs, log });
+    this.#flights = new Flights({ ...options, ...parts, isHeld, turns, publisher: this.#publisher }, options);
   }
 
   /** Finds again what earlier runs left below the store's root. */
@@ -220,6 +228,7 @@ export class BlobCache {
       ...this.#flights.statistics(),
       use: this.#capacity.use(),
       quarantine: this.#quarantine.records(),
+      publishing: this.#publisher.statistics(),
     };
   }
 
@@ -229,6 +238,7 @@ export class BlobCache {
       evicted: this.#counts.evicted,
       fetches: this.#flights.phases(),
       quarantined: this.#quarantine.counts(),
+      publishing: this.#publisher.statistics(),
     };
   }
 
@@ -244,6 +254,7 @@ export class BlobCache {
   /** Ends every fetch; what is on disk of them stays for a resume. Leases stay valid. */
   async close(): Promise<void> {
     await this.#flights.close();
+    await this.#publisher.close();
     await this.#leases.close();
     await this.#capacity.close();
   }

@@ -1,8 +1,8 @@
 /**
- * One blob's way from absent to ready: room, lock, bytes, proof, publication. In that order, once, for however many wait.
+ * One blob's way from absent to ready: room, turn, lock, bytes, proof, publication. In that order, once, for however many wait.
  *
- * The exclusive lock on the partial file makes it one fetch per blob across processes too: who does not get it comes back
- * later (`undefined`), to see whether the other has published, or has died and left its lock.
+ * The exclusive lock on the partial file makes it one fetch per blob across processes too, and the turn (fetch-turns.ts) across
+ * nodes: who does not get it comes back later, to see whether the other has published, or has died and left its lock.
  */
 
 import { rm } from 'node:fs/promises';
@@ -12,8 +12,10 @@ import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
+import type { FetchTurns, Go } from './fetch-turns.js';
 import { isFull, withRelief } from './full-disk.js';
 import type { ProvenBlobs } from './proven-blobs.js';
+import type { Publisher } from './publisher.js';
 import { interrupted, refuse } from './refusal.js';
 import { type CheckEnvironment, checkStored, type FollowingProver } from './stored-blob-check.js';
 
@@ -27,6 +29,8 @@ export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment 
   readonly proven: ProvenBlobs;
   /** Whether files of this blob are open through this very daemon, so that it can't be replaced. */
   readonly isHeld: (sha256: string) => boolean;
+  readonly turns: FetchTurns;
+  readonly publisher: Publisher;
 }
 
 export type FetchPhase = 'queued' | 'fetching' | 'verifying' | 'publishing';
@@ -38,6 +42,8 @@ export interface FetchProgress {
   /** Requests that failed and were followed by another, and what was wrong with the last of them. */
   faults: number;
   lastFault: string | undefined;
+  /** Since when another node has had its turn, by `performance.now()`. */
+  waitingSinceMs: number | undefined;
 }
 
 export interface FetchResult {
@@ -46,8 +52,16 @@ export interface FetchResult {
   readonly downloadedBytes: number;
 }
 
+/** Another process, or another node, is about to bring it: to be asked for again then. */
+export interface BroughtElsewhere {
+  readonly lookAfterMs: number;
+}
+
+/** How often it is tried whether another process has ended its fetch of the same blob. */
+const BY_ANOTHER_PROCESS: BroughtElsewhere = { lookAfterMs: 250 };
+
 /**
- * Makes the blob ready on disk; undefined where another process is about to. `progress` is kept current as it goes; blobs in
+ * Makes the blob ready on disk, unless another is about to. `progress` is kept current as it goes; blobs in
  * `keep` are not evicted for it.
  * Errors: EBADMSG refused (and quarantined); ENOSPC; EIO of the disk; those of `Source.download`; EINTR aborted.
  */
@@ -57,7 +71,7 @@ export async function fetchBlob(
   progress: FetchProgress,
   signal: AbortSignal,
   keep: ReadonlySet<string> = new Set(),
-): Promise<FetchResult | undefined> {
+): Promise<FetchResult | BroughtElsewhere> {
   const { capacity } = environment;
   const { sha256, sizeBytes } = address;
   const prove = () => proveStored(environment, address, progress, signal);
@@ -76,7 +90,9 @@ export async function fetchBlob(
     });
   let failure: unknown;
   try {
-    return await withRelief(environment, address, keep, () => Math.max(0, sizeBytes - leftBytes), attempt);
+    return await inTurn(environment, address, progress, signal, () =>
+      withRelief(environment, address, keep, () => Math.max(0, sizeBytes - leftBytes), attempt),
+    );
   } catch (error) {
     failure = error;
     throw error;
@@ -84,6 +100,38 @@ export async function fetchBlob(
     capacity.abandon(sha256, leftBytes);
     // What is of no use yet is the first to go from a disk that has too little left for others.
     if (isFull(failure)) await shrinkOrWarn(environment);
+  }
+}
+
+/** Fetches once it is this node's turn; what was fetched is published before the turn ends. */
+async function inTurn(
+  { turns, publisher }: FetchEnvironment,
+  address: BlobAddress,
+  progress: FetchProgress,
+  signal: AbortSignal,
+  fetch: () => Promise<FetchResult | undefined>,
+): Promise<FetchResult | BroughtElsewhere> {
+  const now = performance.now();
+  const turn = await turns.next(address, now - (progress.waitingSinceMs ?? now), signal).catch((error: unknown) => {
+    throw signal.aborted ? interrupted(address) : error;
+  });
+  if (turn.kind === 'wait') {
+    progress.waitingSinceMs ??= now;
+    progress.source = turn.where;
+    return { lookAfterMs: turn.afterMs };
+  }
+  progress.waitingSinceMs = undefined;
+  let ending: Go | undefined = turn;
+  try {
+    const result = await fetch();
+    if (result === undefined) return BY_ANOTHER_PROCESS;
+    if (result !== FOUND_ON_DISK) {
+      ending = undefined;
+      publisher.publish(address, result.source, turn);
+    }
+    return result;
+  } finally {
+    ending?.end();
   }
 }
 

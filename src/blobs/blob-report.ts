@@ -3,6 +3,7 @@
 import type { BlobAddress } from '../sources/source.js';
 import type { FetchPhase, FetchProgress } from './blob-fetch.js';
 import type { CapacityUse } from './capacity.js';
+import type { PublishStatistics } from './publisher.js';
 import type { QuarantineRecord } from './quarantine.js';
 
 /** What an open says of itself, for the log. */
@@ -69,6 +70,7 @@ export interface BlobCacheStatistics {
   readonly flights: readonly FetchInFlight[];
   readonly quarantine: readonly QuarantineRecord[];
   readonly lastFailures: readonly FailedFetch[];
+  readonly publishing: readonly PublishStatistics[];
 }
 
 /** What can be told from memory alone, at no cost worth mentioning. */
@@ -77,4 +79,5 @@ export interface BlobCacheCounts {
   readonly evicted: number;
   readonly fetches: Readonly<Record<FetchPhase, number>>;
   readonly quarantined: Readonly<Record<QuarantineRecord['cause'], number>>;
+  readonly publishing: readonly PublishStatistics[];
 }

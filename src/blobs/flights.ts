@@ -66,9 +66,6 @@ export interface FlightStatistics {
   readonly lastFailures: readonly FailedFetch[];
 }
 
-/** How often it is tried whether another process has ended its fetch of the same blob; without a place in the queue meanwhile. */
-const LOCK_POLL_MS = 250;
-
 export class Flights {
   readonly #environment: FetchEnvironment;
   readonly #options: FlightsOptions;
@@ -216,6 +213,7 @@ export class Flights {
       source: undefined,
       faults: 0,
       lastFault: undefined,
+      waitingSinceMs: undefined,
     };
     const flight: Flight = {
       address,
@@ -247,11 +245,12 @@ export class Flights {
     try {
       const stop = AbortSignal.any([this.#stopping.signal, signal]);
       const result = await fetchBlob(this.#environment, address, progress, stop, keep);
-      if (result === undefined && !stop.aborted && isStillWanted(flight)) {
+      if ('lookAfterMs' in result) {
+        if (stop.aborted || !isStillWanted(flight)) throw interrupted(address);
+        // Without a place in the queue meanwhile.
         progress.phase = 'queued';
-        return { kind: 'later', afterMs: LOCK_POLL_MS };
+        return { kind: 'later', afterMs: result.lookAfterMs };
       }
-      if (result === undefined) throw interrupted(address);
       this.#flights.delete(address.sha256);
       this.#landed(flight, result);
     } catch (thrown) {

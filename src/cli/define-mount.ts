@@ -57,6 +57,20 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
         /hub|dir:|https?:/,
       ),
     )
+    .addOption(
+      listOption(
+        '--publish <place>',
+        'where fetched and proven images are written to, for other nodes: "dir:/path", a directory that they share; it is ' +
+          'also asked first for images, unless --source names it (default: nowhere)',
+        /dir:/,
+      ),
+    )
+    .addOption(
+      option('--publish-reserve <size>', 'what publishing leaves free there, bytes or share of the disk').default('5%'),
+    )
+    .addOption(
+      option('--publish-size <size>', 'most that all images there may take (default: what the reserve leaves)'),
+    )
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
     .addOption(
       option(

@@ -33,6 +33,7 @@ export function screenOf(status: Status): string {
     `  opens     ${opens.hits} at once from the cache${percentiles(opens.latency.hits)}, ${opens.misses} that had to wait for a fetch (also those in vain)${percentiles(opens.latency.waited)}, ${opens.waiting.length} waiting now`,
     `  fetches   ${fetchesOf(status)}; from ${status.sources.map(({ name }) => name).join(', ') || 'nowhere'}; verify level ${status.verifyLevel}`,
     ...sourcesOf(status),
+    ...status.publishing.map(describePublishing),
   ];
   if (status.scrub !== null) {
     const { checkedBlobs, damagedBlobs, periodSeconds } = status.scrub;
@@ -96,6 +97,13 @@ function healthOf({
   const last = `the last at ${lastFailure.at}: ${lastFailure.message}`;
   const left = isLeftAlone ? `LEFT ALONE for ${leftAloneSeconds} s more, ` : '';
   return [`${left}${failuresInARow} fetches failed in a row, ${last}`, ...wrong];
+}
+
+function describePublishing(line: Status['publishing'][number]): string {
+  const { name, published, publishedBytes, present, failed, skipped, queued, failure } = line;
+  const counts = `${published} written (${formatBytes(publishedBytes)}), ${present} there already, ${failed} failed, ${skipped} skipped, ${queued} queued`;
+  const trouble = failure === null ? '' : `; NOT since ${failure.at}, ${failure.errno}: ${failure.message}`;
+  return `  publish   to ${name}: ${counts}${trouble}`;
 }
 
 function describeFetch(fetch: Status['fetches']['running'][number], waiting: Status['opens']['waiting']): string {

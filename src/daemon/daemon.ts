@@ -28,6 +28,7 @@ import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower
 import { Closers } from './closers.js';
 import { controlGroup } from './control-group.js';
 import { type Actions, startControlServer } from './control-server.js';
+import { openDestinations } from './destinations.js';
 import { DiskSpace } from './disk-space.js';
 import { daemonDocuments } from './documents.js';
 import { hubSettings } from './hub-settings.js';
@@ -208,6 +209,8 @@ async function startDaemon(
   const opened = await openSources(settings, governor, log);
   const sources = opened.map(({ source }) => measuredSource(source, measurements));
   for (const source of sources) closers.add(() => source.close());
+  const destinations = await openDestinations(settings);
+  for (const destination of destinations) closers.add(() => destination.close());
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
 
@@ -227,6 +230,7 @@ async function startDaemon(
       store,
       limits: space.limits,
       sources,
+      destinations,
       prover: measuredProver(verifier, measurements),
       verifierVersion: VERIFIER_VERSION,
       level: settings.verifyLevel,

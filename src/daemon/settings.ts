@@ -35,6 +35,9 @@ export interface MountWords {
   readonly idleTimeout?: string | undefined;
   readonly minSpeed: string;
   readonly source?: readonly string[] | undefined;
+  readonly publish?: readonly string[] | undefined;
+  readonly publishReserve: string;
+  readonly publishSize?: string | undefined;
   readonly follow?: string | undefined;
   readonly driver: string;
   readonly allowOther: boolean;
@@ -75,6 +78,12 @@ export interface Settings {
   readonly minBytesPerSecond: number;
   /** Where images are fetched from, first asked first. */
   readonly sources: readonly SourceChoice[];
+  /** Where what was fetched is written to, for other nodes. */
+  readonly publish: readonly DestinationChoice[];
+  /** What stays free there. */
+  readonly publishReserve: Amount;
+  /** Most that all images there may take; undefined: as much as the reserve leaves. */
+  readonly publishSizeBytes: number | undefined;
   /** How often the revision is resolved anew; undefined: only when asked. */
   readonly followMs: number | undefined;
   readonly driver: Driver;
@@ -114,6 +123,9 @@ export type SourceChoice =
   | { readonly kind: 'directory'; readonly folder: string }
   | { readonly kind: 'template'; readonly template: string };
 
+/** Those sources that can be written to, too. */
+export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'directory' }>;
+
 export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
 export type Driver = (typeof DRIVERS)[number];
 
@@ -140,6 +152,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Errors: EINVAL naming the option and what it takes. */
 export function readSettings(words: MountWords, environment: Environment): Settings {
+  const publish = parseDestinations(words.publish ?? []);
   return {
     mountpoint: realMountpoint(words.mountpoint),
     repository: parseRepository(words.repo),
@@ -170,7 +183,11 @@ export function readSettings(words: MountWords, environment: Environment): Setti
       DEFAULT_IDLE,
     ),
     minBytesPerSecond: named('--min-speed', parseBytes, words.minSpeed),
-    sources: parseSources(words.source ?? ['hub']),
+    sources: withDestinations(parseSources(words.source ?? ['hub']), publish),
+    publish,
+    publishReserve: named('--publish-reserve', parseAmount, words.publishReserve),
+    publishSizeBytes:
+      words.publishSize === undefined ? undefined : named('--publish-size', parseBytes, words.publishSize),
     followMs:
       words.follow === undefined || words.follow === 'off' ? undefined : named('--follow', parsePeriodMs, words.follow),
     driver: oneOf(words.driver, DRIVERS, '--driver'),
@@ -258,6 +275,29 @@ export function sourceName(choice: SourceChoice): string {
     case 'template':
       return parseUrlTemplate(choice.template).shown;
   }
+}
+
+/** Each once. Errors: EINVAL. */
+function parseDestinations(words: readonly string[]): readonly DestinationChoice[] {
+  const choices = words.map(parseDestination);
+  if (new Set(choices.map(sourceName)).size === choices.length) return choices;
+  throw new TmaxError('EINVAL', `--publish names one twice: ${words.join(', ')}`, { source: 'settings' });
+}
+
+/** Errors: EINVAL. */
+export function parseDestination(word: string): DestinationChoice {
+  const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
+  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--publish dir:') };
+  throw new TmaxError('EINVAL', `--publish takes "dir:/path", not "${word}"`, { source: 'settings' });
+}
+
+/** What is published somewhere is looked for there first, unless it has a place in the order of its own. */
+function withDestinations(
+  sources: readonly SourceChoice[],
+  destinations: readonly DestinationChoice[],
+): readonly SourceChoice[] {
+  const named = new Set(sources.map(sourceName));
+  return [...destinations.filter((destination) => !named.has(sourceName(destination))), ...sources];
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */

@@ -116,6 +116,21 @@ export interface Status {
       readonly isUnanswered: boolean;
     }[];
   }[];
+  /** Where what was fetched is written to, for other nodes ("dir:/path"), and what has become of it since this daemon started. */
+  readonly publishing: readonly {
+    readonly name: string;
+    readonly published: number;
+    readonly publishedBytes: number;
+    /** Were there already. */
+    readonly present: number;
+    readonly failed: number;
+    /** Not tried: too many were waiting, it was left alone after a failure, or the image was evicted before its turn. */
+    readonly skipped: number;
+    /** Waiting or being written. */
+    readonly queued: number;
+    /** The last failure, until one succeeds. */
+    readonly failure: { readonly at: string; readonly errno: string; readonly message: string } | null;
+  }[];
   /** The search for bit rot, since this daemon started; null where it is off. */
   readonly scrub: {
     readonly periodSeconds: number;
@@ -254,6 +269,7 @@ export function describeStatus(parts: StatusParts): Status {
         return { kind, tooManyRequests, pausedSeconds: Math.ceil(pausedMs / 1000), isUnanswered };
       }),
     })),
+    publishing: blobs.publishing.map((line) => ({ ...line, failure: line.failure ?? null })),
     scrub: scrub === undefined ? null : { periodSeconds: (settings.scrubPeriodMs ?? 0) / 1000, ...scrub },
     quarantine: blobs.quarantine.map((record) => ({
       blob: record.sha256,

@@ -17,6 +17,7 @@ export const MOUNT_WORDS: MountWords = {
   maxFetches: '8',
   connectTimeout: '10',
   minSpeed: '16K',
+  publishReserve: '5%',
   driver: 'auto',
   allowOther: false,
   noexec: false,

@@ -118,6 +118,25 @@ export const FAMILIES: readonly Family[] = [
     (parts) => healthStates(parts, ({ wrongAnswers }) => wrongAnswers),
   ),
 
+  counters(
+    'tmaxfs_published_blobs_total',
+    'Images that were to be published for other nodes, by destination and outcome (published, present, failed, skipped).',
+    ({ counts }) =>
+      counts.publishing.flatMap(({ name: destination, published, present, failed, skipped }) =>
+        Object.entries({ published, present, failed, skipped }).map(([outcome, value]) => {
+          return { labels: { destination, outcome }, value };
+        }),
+      ),
+  ),
+  counters('tmaxfs_published_bytes_total', 'Bytes of images that were published, by destination.', ({ counts }) =>
+    counts.publishing.map(({ name: destination, publishedBytes }) => {
+      return { labels: { destination }, value: publishedBytes };
+    }),
+  ),
+  gauges('tmaxfs_publish_queue_blobs', 'Images that wait to be published, by destination.', ({ counts }) =>
+    counts.publishing.map(({ name: destination, queued }) => ({ labels: { destination }, value: queued })),
+  ),
+
   histogram(
     'tmaxfs_verify_seconds',
     'How long proofs of images took, by level and outcome (valid, invalid, unsupported, interrupted, failed).',
