@@ -1,6 +1,6 @@
 /**
  * A Hub on loopback, faithful on the wire: the API and the resolver on 127.0.0.1, the storage on 127.0.0.2, so that the
- * two differ in host name as they do in the world and a token that strays is seen.
+ * two differ in host name as they do in the world and a token that strays is seen. They may be told to listen elsewhere.
  *
  * For tests, and for `tmaxfs demo`. It can be told to fail in every way a Hub fails (`fault`), and it remembers what it
  * was asked (`requests`).
@@ -21,6 +21,8 @@ export interface FakeHubOptions {
   readonly repositories: readonly FakeRepository[];
   /** Port of the Hub; default: a free one. */
   readonly port?: number;
+  /** Where Hub and storage listen, two addresses of this machine; default: of loopback. */
+  readonly addresses?: readonly [hub: string, cdn: string];
   /** Path prefix of the endpoint, as mirrors have one: "/hf". */
   readonly basePath?: string;
   /** Entries of a page of a listing; default 1,000 as on the Hub. */
@@ -34,8 +36,7 @@ export interface FakeHubOptions {
   readonly rateLimits?: { readonly api?: FakeRateLimit; readonly resolvers?: FakeRateLimit };
 }
 
-const HUB_ADDRESS = '127.0.0.1';
-const CDN_ADDRESS = '127.0.0.2';
+const LOOPBACK_ADDRESSES = ['127.0.0.1', '127.0.0.2'] as const;
 const DEFAULT_PAGE_SIZE = 1000;
 const DEFAULT_SIGNATURE_LIFETIME_MS = 3_600_000;
 /** A request body larger than this is not read. */
@@ -68,8 +69,9 @@ export class FakeHub {
   static async start(options: FakeHubOptions): Promise<FakeHub> {
     const { basePath = '', rateLimits = {} } = options;
     const [hubServer, cdnServer] = [createServer(), createServer()];
-    const origin = await listen(hubServer, HUB_ADDRESS, options.port ?? 0);
-    const cdnOrigin = await listen(cdnServer, CDN_ADDRESS, 0);
+    const [hubAddress, cdnAddress] = options.addresses ?? LOOPBACK_ADDRESSES;
+    const origin = await listen(hubServer, hubAddress, options.port ?? 0);
+    const cdnOrigin = await listen(cdnServer, cdnAddress, 0);
     const endpoint = origin + basePath;
     const cdn = new FakeCdn(options.signatureLifetimeMs ?? DEFAULT_SIGNATURE_LIFETIME_MS);
     const repositories = new Map(options.repositories.map((one) => [one.name, new ServedRepository(one)]));

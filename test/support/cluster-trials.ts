@@ -1,0 +1,113 @@
+/**
+ * What every engine between a cluster and the Hub must stand: eight nodes open the same two hundred images, and the Hub is asked
+ * once for each; then the engine lies, fills up, stalls and dies while they open others, and every byte is right all the same.
+ */
+
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import anyTest from 'ava';
+import type { FakeFile } from '../../src/demo/fake-hub-repository.js';
+import { Cluster } from './cluster.js';
+import { SharedLifetime } from './shared-lifetime.js';
+import { canMakeSite, type Machine } from './site.js';
+import { contentOf } from './small-pool.js';
+
+export interface Engine {
+  readonly machine: Machine;
+  /** Folder of that machine, a disk of its own, on which it keeps images. */
+  readonly disk: string;
+  /** Words of `tmaxfs mount`. */
+  readonly words: readonly string[];
+  /** Lets it have this in the place of an image, from now on. */
+  plant(file: FakeFile, bytes: Buffer, lie: Lie): Promise<void>;
+}
+
+export type Lie = 'wrong bytes' | 'truncated' | 'gzip';
+
+const NODES = 8;
+/** Of them, those that are left for the troubles. */
+const TROUBLED_NODES = 4;
+const IMAGES = 200;
+/** Images more, for each trouble. */
+const TROUBLED_IMAGES = 24;
+/** Short, since each is waited for; a node that is merely slow asks again. */
+const DEADLINES = ['--connect-timeout', '4', '--first-byte-timeout', '4', '--idle-timeout', '4'];
+
+/** Declares the tests. `start` makes the engine, and can do so where `isInstalled`. */
+export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => Promise<Engine>): void {
+  const test = canMakeSite && isInstalled ? anyTest.serial : anyTest.serial.skip;
+  const lifetime = new SharedLifetime();
+  let shared: { readonly cluster: Cluster; readonly engine: Engine } | undefined;
+  const place = () => {
+    if (shared === undefined) throw new Error('the cluster is not there');
+    return shared;
+  };
+  const troubled = (number: number): FakeFile[] => {
+    const from = IMAGES + number * TROUBLED_IMAGES;
+    return place().cluster.files.slice(from, from + TROUBLED_IMAGES);
+  };
+  anyTest.after.always(() => lifetime.end());
+
+  test('eight nodes open two hundred images: every byte is right, and the Hub is asked once for each', async (t) => {
+    const cluster = await Cluster.start(lifetime, { nodes: NODES, images: IMAGES + 4 * TROUBLED_IMAGES });
+    const engine = await start(cluster);
+    shared = { cluster, engine };
+    await cluster.mount(engine.words);
+    const files = cluster.files.slice(0, IMAGES);
+    t.deepEqual(await cluster.open(files), []);
+    const { resolver, storage } = cluster.hits();
+    for (const hits of [resolver, storage]) {
+      t.is(hits.size, IMAGES);
+      t.deepEqual([...new Set(hits.values())], [1]);
+    }
+  });
+
+  test('half of the nodes are switched off, and the others start anew with short deadlines', async (t) => {
+    const { cluster, engine } = place();
+    await cluster.reduce(TROUBLED_NODES);
+    await cluster.mount([...engine.words, ...DEADLINES]);
+    t.deepEqual(await cluster.open(cluster.files.slice(0, 1)), []);
+  });
+
+  test('it lies, by wrong bytes, too few of them, and a compressed body: every byte is right', async (t) => {
+    const { cluster, engine } = place();
+    const files = troubled(0);
+    for (const [index, file] of files.entries()) {
+      const content = contentOf(file);
+      const wrong = Buffer.from(content);
+      wrong.writeUInt8(wrong.readUInt8(9000) ^ 1, 9000);
+      if (index % 3 === 0) await engine.plant(file, wrong, 'wrong bytes');
+      if (index % 3 === 1) await engine.plant(file, content.subarray(0, 20_000), 'truncated');
+      if (index % 3 === 2) await engine.plant(file, gzipSync(content), 'gzip');
+    }
+    t.deepEqual(await cluster.open(files), []);
+    t.true(cluster.logs().some(({ code }) => code === 'sha256-mismatch'));
+  });
+
+  test('its disk is full: every byte is right', async (t) => {
+    const { cluster, engine } = place();
+    const filler = join(engine.disk, 'filler');
+    await engine.machine.run(['dd', 'if=/dev/zero', `of=${filler}`, 'bs=4k']);
+    t.deepEqual(await cluster.open(troubled(1)), []);
+    await engine.machine.must(['rm', filler]);
+  });
+
+  for (const [words, signal, number] of [
+    ['it stalls', 'STOP', 2],
+    ['it is killed', 'KILL', 3],
+  ] as const) {
+    test(`${words} while it is asked: every byte is right, and what is opened from then on comes from the Hub`, async (t) => {
+      const { cluster, engine } = place();
+      const files = troubled(number);
+      const [before, after] = [files.slice(0, TROUBLED_IMAGES / 2), files.slice(TROUBLED_IMAGES / 2)];
+      const opening = cluster.open(before);
+      await cluster.someHave(before);
+      await engine.machine.signal(signal);
+      t.deepEqual(await cluster.open(after), []);
+      t.deepEqual(await opening, []);
+      const { storage } = cluster.hits();
+      for (const { path } of after) t.true((storage.get(path) ?? 0) >= TROUBLED_NODES, path);
+      if (signal === 'STOP') await engine.machine.signal('CONT');
+    });
+  }
+}
