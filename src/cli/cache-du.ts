@@ -4,13 +4,13 @@ import { BlobStore } from '../blobs/blob-store.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type CacheUse, measureCache, type Taken } from '../daemon/cache-listing.js';
 import { daemonsOn } from '../daemon/daemons-on-cache.js';
-import { chooseCacheDirectory } from '../daemon/settings.js';
 import type { CacheCommandOptions } from './cache-ls.js';
+import { chooseCache } from './choose-cache.js';
 import { formatTable, printable } from './table.js';
 
 /** Errors: ENOENT no cache there; EPERM an unsafe or another user's one. */
 export async function cacheDuCommand(options: CacheCommandOptions): Promise<void> {
-  const store = await BlobStore.existing(chooseCacheDirectory(options.cacheDir, process.env));
+  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
   const use = await measureCache(store, await daemonsOn(store.layout.root));
   process.stdout.write(options.json ? `${JSON.stringify(use, null, 2)}\n` : printable(describe(use)));
 }

@@ -5,13 +5,13 @@ import type { Removed } from '../blobs/cleaning.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type CacheCleaning, cleanCache } from '../daemon/cache-cleaning.js';
 import { daemonsOn } from '../daemon/daemons-on-cache.js';
-import { chooseCacheDirectory } from '../daemon/settings.js';
 import type { CacheCommandOptions } from './cache-ls.js';
+import { chooseCache } from './choose-cache.js';
 import { printable } from './table.js';
 
 /** Errors: ENOENT no cache, or no catalog, there; EPERM an unsafe or another user's one; those of the disk. */
 export async function cacheGcCommand(options: CacheCommandOptions & { readonly unlisted: boolean }): Promise<void> {
-  const store = await BlobStore.existing(chooseCacheDirectory(options.cacheDir, process.env));
+  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
   const shown = new Set((await daemonsOn(store.layout.root)).map(({ commit }) => commit));
   const cleaning = await cleanCache(store, { shown, unlisted: options.unlisted });
   process.stdout.write(options.json ? `${JSON.stringify(cleaning, null, 2)}\n` : printable(describe(cleaning)));

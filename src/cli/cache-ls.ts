@@ -3,7 +3,7 @@
 import { BlobStore } from '../blobs/blob-store.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type ListedBlob, listCache } from '../daemon/cache-listing.js';
-import { chooseCacheDirectory } from '../daemon/settings.js';
+import { chooseCache } from './choose-cache.js';
 import { formatTable, printable } from './table.js';
 
 export interface CacheCommandOptions {
@@ -13,7 +13,7 @@ export interface CacheCommandOptions {
 
 /** Errors: ENOENT no cache there; EPERM an unsafe or another user's one. */
 export async function cacheLsCommand(options: CacheCommandOptions): Promise<void> {
-  const store = await BlobStore.existing(chooseCacheDirectory(options.cacheDir, process.env));
+  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
   const listing = await listCache(store);
   process.stdout.write(options.json ? `${JSON.stringify(listing, null, 2)}\n` : printable(describe(listing.blobs)));
 }

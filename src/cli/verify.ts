@@ -15,11 +15,12 @@ import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
 import { loadCatalog } from '../catalog/load-catalog.js';
 import { formatBytes } from '../daemon/amount.js';
-import { chooseCacheDirectory, parseRepository, parseRevision, parseThreads } from '../daemon/settings.js';
+import { parseRepository, parseRevision, parseThreads } from '../daemon/settings.js';
 import { type PlannedBlob, planVerification, type VerificationPlan } from '../daemon/verification-plan.js';
 import { messageOf, TmaxError } from '../errors.js';
 import type { VerifyLevel } from '../verify/verdict.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
+import { chooseCache } from './choose-cache.js';
 
 export interface VerifyCommandOptions {
   readonly variant?: string;
@@ -47,7 +48,7 @@ interface Outcome {
 /** Sets exit code 1 if anything failed. Errors: ENOENT no cache there; EHOSTUNREACH no catalog on disk; EINVAL usage. */
 export async function verifyCommand(options: VerifyCommandOptions): Promise<void> {
   const threads = parseThreads(options.jobs, '--jobs');
-  const store = await BlobStore.existing(chooseCacheDirectory(options.cacheDir, process.env));
+  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
   const catalog = await catalogOnDisk(store, options);
   const plan = planVerification(catalog, await store.list(), options);
   if (options.retry) await forgetRefusals(store, plan);

@@ -81,3 +81,38 @@ test.serial('where there is no cache it says so', async (t) => {
     t.regex(stderr, /^tmaxfs: there is no cache at .*none; name the one that is meant with --cache-dir$/);
   }
 });
+
+/** Sees of all mounts of tmaxfs on this machine only those named, and runs tmaxfs there. */
+const AMONG = `
+  while read -r mountpoint; do
+    case " $1 " in *" $mountpoint "*) ;; *) umount --lazy "$mountpoint" ;; esac
+  done < <(findmnt --noheadings --raw --output TARGET --types fuse.tmaxfs)
+  shift
+  exec "$@"`;
+
+test.serial('without --cache-dir and a cache of one’s own, that of the one running daemon is meant', async (t) => {
+  const pool = await MountedPool.start(t, smallPool(1, MIB));
+  const other = await MountedPool.start(t, smallPool(1, MIB));
+  await pool.run('cat', [pool.path('v/t0.sif')]);
+  const among = async (pools: readonly MountedPool[], ...words: string[]) => {
+    const seen = pools.map(({ mountpoint }) => mountpoint).join(' ');
+    const command = [process.execPath, ...pool.executable, ...words];
+    return await pool.spawn(['unshare', '--mount', 'bash', '-c', AMONG, 'bash', seen, ...command]);
+  };
+  for (const [words, answer] of [
+    [['cache', 'ls'], / v\/t0$/m],
+    [['verify', '--repo', 'test-org/test-pool', '--jsonl', '-'], /"rc":0/],
+  ] as const) {
+    const { exitCode, stdout, stderr } = await among([pool], ...words);
+    t.is(exitCode, 0, stderr);
+    t.regex(stderr, new RegExp(`the daemon that is running has its own at ${pool.cacheDirectory}$`, 'm'));
+    t.regex(stdout, answer);
+  }
+  const several = await among([pool, other], 'cache', 'du');
+  t.is(several.exitCode, 2);
+  t.regex(several.stderr, /name one with --cache-dir: /);
+  for (const { cacheDirectory } of [pool, other]) t.true(several.stderr.includes(cacheDirectory));
+  const none = await among([], 'cache', 'gc');
+  t.is(none.exitCode, 1);
+  t.regex(none.stderr, /^tmaxfs: there is no cache at /);
+});
