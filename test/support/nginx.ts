@@ -11,6 +11,10 @@ export interface Nginx {
   /** Requests so far: one line each, as `LOG_FORMAT` has it. */
   log(): NginxRequest[];
   stop(): Promise<void>;
+  /** To all of its processes at once. */
+  signal(name: NodeJS.Signals): void;
+  /** Ends it whatever state it is in. */
+  kill(): Promise<void>;
 }
 
 export interface NginxRequest {
@@ -44,13 +48,26 @@ export async function startNginx(folder: string, port: number, servers: string):
       ${servers}
     }`,
   );
-  const child = spawn('nginx', ['-c', configuration], { stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn('nginx', ['-c', configuration], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    // A process group of its own, for signals that all of it is to get.
+    detached: true,
+  });
   const exited = once(child, 'exit');
   await answers(port);
+  const signal = (name: NodeJS.Signals): void => {
+    if (child.pid !== undefined) process.kill(-child.pid, name);
+  };
   return {
     log: () => readFileSync(accessLog, 'utf8').split('\n').filter(Boolean).map(parseLine),
     stop: async () => {
       child.kill();
+      await exited;
+    },
+    signal,
+    kill: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      signal('SIGKILL');
       await exited;
     },
   };
