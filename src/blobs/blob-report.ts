@@ -42,6 +42,8 @@ export interface FetchInFlight extends FetchProgress {
 
 export interface FailedFetch {
   readonly at: string;
+  /** Its sha256. */
+  readonly blob: string;
   readonly path: string;
   readonly errno: string;
   readonly message: string;

@@ -59,7 +59,7 @@ export class FetchOutcomes {
     if (errno !== 'EINTR') {
       this.#counts.failed += 1;
       this.#failures.set(sha256, `${errno}: ${reason}`);
-      this.#lastFailures.push({ at: new Date().toISOString(), path, errno, message: reason });
+      this.#lastFailures.push({ at: new Date().toISOString(), blob: sha256, path, errno, message: reason });
       if (this.#lastFailures.length > MAX_LAST_FAILURES) this.#lastFailures.shift();
     }
     this.#log[level](

@@ -1,8 +1,8 @@
 /**
  * Catalogs on the local disk, so that a second start needs no network.
  *
- * Layout below the given folder: `<owner>--<name>/<commit>.json` holds what a catalog is made of, `revisions.json` what each
- * revision last resolved to. The modification time of a catalog is when it was last used. Files are replaced whole (write, fsync, rename, fsync of the folder). What is read back is
+ * Layout below the given folder: `<owner>--<name>/<commit>.json` holds what the catalog of a task map is made of, `<commit>.<kind>.json`
+ * that of another kind, `revisions.json` what each revision last resolved to. The modification time of a catalog is when it was last used. Files are replaced whole (write, fsync, rename, fsync of the folder). What is read back is
  * parsed as strictly as what came from the network.
  */
 
@@ -11,24 +11,37 @@ import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { removeLeftTemporaries, replaceFile } from '../temporary-file.js';
-import { buildCatalog, type Catalog, type CatalogSources, type ListedFile } from './catalog.js';
+import { buildCatalog } from './build-catalog.js';
+import { CATALOG_KINDS, type Catalog, type CatalogKind, type CatalogSources, type ListedFile } from './catalog.js';
 
 /** Catalogs kept per repository; those used longest ago go first. */
 const MAX_CATALOGS_PER_REPOSITORY = 8;
-const CATALOG_NAME = /^[0-9a-f]{40}\.json$/;
+const CATALOG_NAME = /^[0-9a-f]{40}(?:\.(?:manifest|listing))?\.json$/;
 const REVISIONS = 'revisions.json';
 /** Revisions remembered per repository. */
 const MAX_REVISIONS = 64;
 
 const commitShape = v.pipe(v.string(), v.regex(/^[0-9a-f]{40}$/));
-const storedShape = v.object({
+// Tens of thousands: looked at one by one, but not copied.
+const listingShape = v.custom<ListedFile[]>((value) => Array.isArray(value) && value.every(isListedFile));
+const shared = {
   repository: v.string(),
   commit: commitShape,
   date: v.pipe(v.string(), v.isoTimestamp()),
-  taskMap: v.string(),
-  // Tens of thousands: looked at one by one, but not copied.
-  listing: v.custom<ListedFile[]>((value) => Array.isArray(value) && value.every(isListedFile)),
-});
+  listing: listingShape,
+};
+const storedShape = v.union([
+  v.object({ ...shared, taskMap: v.string() }),
+  v.object({
+    ...shared,
+    kind: v.picklist(CATALOG_KINDS),
+    index: v.string(),
+    others: v.array(
+      v.object({ repository: v.string(), revision: v.string(), commit: commitShape, listing: listingShape }),
+    ),
+  }),
+]);
+
 /** One of the catalogs on disk. */
 export interface StoredCatalog {
   readonly path: string;
@@ -52,10 +65,10 @@ export class CatalogStore {
   }
 
   /** What was saved for that commit, or undefined where nothing usable is there. Errors: those of reading the disk. */
-  async load(repository: string, commit: string): Promise<CatalogSources | undefined> {
-    const path = this.#catalogPath(repository, commit);
+  async load(repository: string, commit: string, kind: CatalogKind): Promise<CatalogSources | undefined> {
+    const path = this.#catalogPath(repository, commit, kind);
     const stored = parseSources(await readIfThere(path));
-    if (stored === undefined || stored.repository !== repository || stored.commit !== commit) return undefined;
+    if (stored?.repository !== repository || stored.commit !== commit || stored.kind !== kind) return undefined;
     // Only orders which goes first: on a disk that can't be written nothing goes.
     await utimes(path, new Date(), new Date()).catch(() => undefined);
     return stored;
@@ -85,7 +98,9 @@ export class CatalogStore {
   async save(sources: CatalogSources): Promise<void> {
     const folder = this.#repositoryFolder(sources.repository);
     await mkdir(folder, { recursive: true, mode: 0o755 });
-    await replaceFile(this.#catalogPath(sources.repository, sources.commit), JSON.stringify(sources));
+    const { repository, commit, date, listing, kind, index } = sources;
+    const stored = kind === 'task-map' ? { repository, commit, date, taskMap: index, listing } : sources;
+    await replaceFile(this.#catalogPath(repository, commit, kind), JSON.stringify(stored));
     await removeOldest(folder, MAX_CATALOGS_PER_REPOSITORY);
     await removeLeftTemporaries(folder);
   }
@@ -118,8 +133,9 @@ export class CatalogStore {
     return join(this.#folder, repository.replaceAll('/', '--'));
   }
 
-  #catalogPath(repository: string, commit: string): string {
-    return join(this.#repositoryFolder(repository), `${commit}.json`);
+  #catalogPath(repository: string, commit: string, kind: CatalogKind): string {
+    const name = kind === 'task-map' ? `${commit}.json` : `${commit}.${kind}.json`;
+    return join(this.#repositoryFolder(repository), name);
   }
 
   #revisionsPath(repository: string): string {
@@ -145,7 +161,11 @@ function usableCatalog(text: string): Catalog | undefined {
 
 function parseSources(text: string | undefined): CatalogSources | undefined {
   const stored = parseJson(storedShape, text);
-  return stored === undefined ? undefined : { ...stored, date: new Date(stored.date) };
+  if (stored === undefined) return undefined;
+  const date = new Date(stored.date);
+  if (!('taskMap' in stored)) return { ...stored, date };
+  const { taskMap: index, ...rest } = stored;
+  return { ...rest, date, kind: 'task-map', index, others: [] };
 }
 
 async function readFolderIfThere(path: string): Promise<string[]> {

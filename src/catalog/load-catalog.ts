@@ -5,15 +5,14 @@
 
 import type { Logger } from 'pino';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
-import type { HubClient, ListedFile as HubFile } from '../sources/hub-client.js';
-import { buildCatalog, type Catalog, type CatalogSources } from './catalog.js';
+import { askForSources, type CatalogOrigin } from './ask-for-sources.js';
+import { buildCatalog, type CatalogChoice, chooseForm, formsOf } from './build-catalog.js';
+import type { Catalog, CatalogKind, CatalogSources } from './catalog.js';
 import type { CatalogStore } from './catalog-store.js';
+import type { NameTemplate } from './name-template.js';
 
-const TASK_MAP_PATH = 'task_to_blob.json';
-/** The published map has 3 MB; a hundred times that is not one any more. */
-const MAX_TASK_MAP_BYTES = 256 * 1024 * 1024;
-/** The published listing has 16,203 files. */
-const MAX_LISTED_FILES = 1_000_000;
+export type { CatalogOrigin } from './ask-for-sources.js';
+
 /** Left-out names that are logged one by one; coverage names them all. */
 const MAX_LOGGED_PROBLEMS = 10;
 
@@ -22,13 +21,14 @@ const PATIENCE_MS = 5000;
 
 const COMMIT = /^[0-9a-f]{40}$/;
 
-/** What the catalog asks of the Hub. */
-export type CatalogOrigin = Pick<HubClient, 'resolveRevision' | 'listFiles' | 'readSmallFile'>;
-
 export interface LoadCatalogOptions {
   readonly repository: string;
   /** Branch, tag or 40-hex commit. */
   readonly revision: string;
+  /** What says which tasks there are; default: `auto`. */
+  readonly choice?: CatalogChoice | undefined;
+  /** How files are named from the rows of a manifest. */
+  readonly naming?: NameTemplate | undefined;
   /** Undefined when offline. */
   readonly origin: CatalogOrigin | undefined;
   readonly store: CatalogStore;
@@ -75,26 +75,35 @@ export async function reloadCatalog(options: LoadCatalogOptions, current: Catalo
     throw new TmaxError('EHOSTUNREACH', message, { source: 'catalog' });
   }
   const resolved = await origin.resolveRevision(repository, revision, signal);
-  return resolved.commit === current.commit ? current : catalogAt(options, resolved);
+  return resolved.commit === current.commit ? current : catalogAt(options, resolved, current.kind);
 }
 
-/** The commit's catalog, from the disk or else from the Hub; remembered as what the revision stands for once it is good. */
+/**
+ * The commit's catalog, from the disk or else from the Hub; remembered as what the revision stands for once it is good.
+ * `before`: what is shown until then; undefined: what the revision last stood for, if that is known.
+ */
 async function catalogAt(
   options: LoadCatalogOptions,
   { commit, date }: { readonly commit: string; readonly date?: Date },
+  before?: CatalogKind,
 ): Promise<Catalog> {
-  const { repository, revision, origin, store, log, signal } = options;
+  const { repository, revision, choice = 'auto', origin, store, log, signal } = options;
   let catalog = await stored(options, commit);
   if (catalog === undefined) {
     if (origin === undefined) {
+      const which = choice === 'auto' ? 'the catalog' : `the ${choice}`;
       throw new TmaxError(
         'EHOSTUNREACH',
-        `offline, and the catalog of ${repository}@${revision} (${commit}) is not on this disk; mount once with the network`,
+        `offline, and ${which} of ${repository}@${revision} (${commit}) is not on this disk; mount once with the network`,
         { source: 'catalog', level: 'error' },
       );
     }
-    const sources = await ask(origin, repository, commit, date ?? (await commitDate(options, origin, commit)), signal);
-    catalog = buildCatalog(sources);
+    const sources = await askForSources(origin, {
+      ...{ repository, commit, choice, signal },
+      date: date ?? (await commitDate(options, origin, commit)),
+      before: before ?? (await storedSources(options, await store.lastCommit(repository, revision)))?.kind,
+    });
+    catalog = build(options, sources);
     if (catalog.blobs.size === 0) {
       const message = `${repository}@${commit} names no image that could be opened`;
       throw new TmaxError('EBADMSG', message, { source: 'catalog', level: 'error' });
@@ -106,15 +115,32 @@ async function catalogAt(
   return catalog;
 }
 
-async function stored(
-  { repository, store, log }: LoadCatalogOptions,
-  commit: string | undefined,
-): Promise<Catalog | undefined> {
-  const sources = commit === undefined ? undefined : await store.load(repository, commit);
+async function stored(options: LoadCatalogOptions, commit: string | undefined): Promise<Catalog | undefined> {
+  const sources = await storedSources(options, commit);
   if (sources === undefined) return undefined;
-  const catalog = buildCatalog(sources);
-  report(catalog, log, 'the local disk');
+  const catalog = build(options, sources);
+  report(catalog, options.log, 'the local disk');
   return catalog;
+}
+
+/** Of the kind that is chosen; what was saved of another kind tells by its listing which one the commit has. */
+async function storedSources(
+  { repository, choice = 'auto', store }: LoadCatalogOptions,
+  commit: string | undefined,
+): Promise<CatalogSources | undefined> {
+  if (commit === undefined) return undefined;
+  for (const { kind } of formsOf(choice)) {
+    const sources = await store.load(repository, commit, kind);
+    if (sources !== undefined && chooseForm(sources.listing, choice)?.kind === kind) return sources;
+  }
+  return undefined;
+}
+
+/** Errors: those of `buildCatalog`; EINVAL a template for a catalog without rows. */
+function build({ naming }: LoadCatalogOptions, sources: CatalogSources): Catalog {
+  if (naming === undefined || sources.kind === 'manifest') return buildCatalog(sources, naming);
+  const message = `--name takes fields from the rows of a manifest, and ${sources.repository} is shown by its ${sources.kind}`;
+  throw new TmaxError('EINVAL', message, { source: 'catalog', level: 'error' });
 }
 
 /** What the commit holds is at fault, not the way to it. */
@@ -171,49 +197,6 @@ async function commitDate(options: LoadCatalogOptions, origin: CatalogOrigin, co
   });
 }
 
-async function ask(
-  origin: CatalogOrigin,
-  repository: string,
-  commit: string,
-  date: Date,
-  signal: AbortSignal,
-): Promise<CatalogSources> {
-  const listing = await collect(origin.listFiles(repository, commit, { signal }), repository);
-  const expected = listing.find(({ path }) => path === TASK_MAP_PATH);
-  if (expected === undefined) {
-    throw new TmaxError('ENOENT', `${repository}@${commit} has no ${TASK_MAP_PATH}: it is no pool of this form`, {
-      source: 'catalog',
-      level: 'error',
-    });
-  }
-  const taskMap = await origin.readSmallFile(repository, commit, TASK_MAP_PATH, {
-    maxBytes: MAX_TASK_MAP_BYTES,
-    signal,
-    expected,
-  });
-  return {
-    repository,
-    commit,
-    date,
-    taskMap: taskMap.toString('utf8'),
-    listing: listing.map(({ path, sizeBytes, sha256 }) => ({ path, sizeBytes, sha256 })),
-  };
-}
-
-async function collect(files: AsyncIterable<HubFile>, repository: string): Promise<HubFile[]> {
-  const listing: HubFile[] = [];
-  for await (const file of files) {
-    if (listing.length >= MAX_LISTED_FILES) {
-      throw new TmaxError('EBADMSG', `the listing of ${repository} has more than ${MAX_LISTED_FILES} files`, {
-        source: 'catalog',
-        level: 'error',
-      });
-    }
-    listing.push(file);
-  }
-  return listing;
-}
-
 function report(catalog: Catalog, log: Logger, from: string): void {
   for (const problem of catalog.problems.slice(0, MAX_LOGGED_PROBLEMS)) {
     log.warn(problem, `catalog: ${problem.subject} left out: ${problem.reason}`);
@@ -225,11 +208,12 @@ function report(catalog: Catalog, log: Logger, from: string): void {
     {
       repository: catalog.repository,
       commit: catalog.commit,
+      catalog: catalog.kind,
       variants: Object.fromEntries([...catalog.variants.values()].map((variant) => [variant.name, variant.tasks.size])),
       blobs: catalog.blobs.size,
       directories: catalog.directories,
       problems: catalog.problemCount,
     },
-    `catalog of ${catalog.repository}@${catalog.commit.slice(0, 12)} read from ${from}`,
+    `catalog (${catalog.kind}) of ${catalog.repository}@${catalog.commit.slice(0, 12)} read from ${from}`,
   );
 }

@@ -43,3 +43,16 @@ export function pathProblem(path: string): string | undefined {
 export function printable(name: string): string {
   return JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 }
+
+/** Ending of every image's name. */
+export const IMAGE_SUFFIX = '.sif';
+
+/** Name of a task's file in the tree. */
+export function taskFileName(taskId: string): string {
+  return `${taskId}${IMAGE_SUFFIX}`;
+}
+
+/** Last segment of a repository path. */
+export function fileNameOf(path: string): string {
+  return path.slice(path.lastIndexOf('/') + 1);
+}

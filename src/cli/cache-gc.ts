@@ -12,7 +12,8 @@ import { printable } from './table.js';
 /** Errors: ENOENT no cache, or no catalog, there; EPERM an unsafe or another user's one; those of the disk. */
 export async function cacheGcCommand(options: CacheCommandOptions & { readonly unlisted: boolean }): Promise<void> {
   const store = await BlobStore.existing(await chooseCache(options.cacheDir));
-  const shown = new Set((await daemonsOn(store.layout.root)).map(({ commit }) => commit));
+  const daemons = await daemonsOn(store.layout.root);
+  const shown = new Set(daemons.flatMap(({ pools }) => pools.map(({ commit }) => commit)));
   const cleaning = await cleanCache(store, { shown, unlisted: options.unlisted });
   process.stdout.write(options.json ? `${JSON.stringify(cleaning, null, 2)}\n` : printable(describe(cleaning)));
 }

@@ -83,7 +83,9 @@ function describe(coverage: Coverage, isWhole: boolean): string {
     'quarantined',
   ];
   const lines = [
-    `${coverage.repository} at ${coverage.commit}`,
+    ...coverage.pools.map(
+      ({ name, repository, commit }) => `${name === '' ? '' : `${name}: `}${repository} at ${commit}`,
+    ),
     '',
     formatTable(header, rows),
     '',

@@ -11,6 +11,7 @@
 import { parseArgs } from 'node:util';
 import type { Command } from 'commander';
 import { realMountpoint } from '../daemon/mountpoint.js';
+import { poolsOfDevice } from '../daemon/pool-choices.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { program, runToEnd } from './main.js';
 
@@ -29,9 +30,10 @@ const WITHOUT_EFFECT = new Set(
 );
 const FOR_OTHERS = /^(?:[xX]-|comment=|user=|uhelper=)/;
 /** Named by the device, and never the end of a call of mount(8). */
-const NOT_AN_OPTION = new Set(['--repo', '--foreground']);
+const NOT_AN_OPTION = new Set(['--repo', '--pool', '--foreground']);
 
 export interface HelperCall {
+  /** A repository, or several pools, each with its name. */
   readonly repository: string;
   readonly mountpoint: string;
   readonly options: readonly string[];
@@ -107,7 +109,9 @@ export function wordsOfMount({ repository, mountpoint, options, sloppy }: Helper
     }
     return option.required ? [`${long}=${written.slice(equals + 1)}`] : [long];
   });
-  return [`--repo=${repository}`, ...flags, '--', mountpoint];
+  const pools = poolsOfDevice(repository);
+  const places = pools.length === 0 ? [`--repo=${repository}`] : pools.map((pool) => `--pool=${pool}`);
+  return [...places, ...flags, '--', mountpoint];
 }
 
 /** What the environment has already wins. Errors: EACCES, … the file is there and can't be read. */

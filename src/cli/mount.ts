@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import * as v from 'valibot';
 import { defaultLogFile } from '../daemon/log-place.js';
+import { describePool } from '../daemon/pool-choices.js';
 import { type MountWords, parsePath, readSettings, type Settings } from '../daemon/settings.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
@@ -106,8 +107,8 @@ function callOffWhenEnded(): Promise<never> {
   });
 }
 
-function sayWhatItWaitsFor(daemon: ChildProcess, { repository, revision }: Settings): { end(): void } {
-  let words = `the list of tasks of ${repository}@${revision} is not there yet`;
+function sayWhatItWaitsFor(daemon: ChildProcess, { pools }: Settings): { end(): void } {
+  let words = `the list of tasks of ${pools.map(describePool).join(', ')} is not there yet`;
   let saidWords: string | undefined;
   daemon.on('message', (message) => {
     const report = v.safeParse(startReportShape, message);

@@ -1,10 +1,10 @@
 /** Which file of a mount a command is about: the task that was named, or the smallest that there is. */
 
-import { lstat, readdir } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { TmaxError } from '../errors.js';
-import { POOL_VIEW } from '../filesystem/tree.js';
 import { readExtendedAttribute } from '../libc.js';
+import { mountedFolders } from './mounted-folders.js';
 
 /** The state of a file's blob: `user.tmaxfs.state` of docs/SEMANTICS.md. */
 export type BlobState = string;
@@ -32,8 +32,7 @@ const REFUSED = 'quarantined';
 export async function namedTask(mountpoint: string, name: string): Promise<MountedTask> {
   const inner = name.startsWith('/') ? relative(mountpoint, name) : name;
   const file = inner.endsWith('.sif') ? inner : `${inner}.sif`;
-  const names = file.includes('/') ? [file] : (await views(mountpoint)).map((view) => join(view, file));
-  for (const candidate of names) {
+  for (const candidate of await placesOf(mountpoint, file)) {
     const path = join(mountpoint, candidate);
     const stats = candidate.startsWith('..') ? undefined : await lstat(path).catch(() => undefined);
     if (stats?.isFile()) {
@@ -65,16 +64,19 @@ export async function smallestTask(mountpoint: string, { onDisk }: { readonly on
   throw new TmaxError('ENOENT', `no image of ${mountpoint} ${which}`, { source: 'cli' });
 }
 
-/** Its folders; the flat view of all images last: names of tasks say more. */
-async function views(mountpoint: string): Promise<readonly string[]> {
-  const names = await readdir(mountpoint);
-  return [...names.filter((name) => name !== POOL_VIEW), ...names.filter((name) => name === POOL_VIEW)];
+/** As it is named, then wherever a folder's own path ends so. */
+async function placesOf(mountpoint: string, file: string): Promise<readonly string[]> {
+  const slash = file.lastIndexOf('/');
+  const named = file.slice(0, Math.max(0, slash));
+  const folders = (await mountedFolders(mountpoint)).map(({ path }) => path);
+  const ending = folders.filter((path) => named === '' || path === named || path.endsWith(`/${named}`));
+  return [...(slash < 0 ? [] : [file]), ...ending.map((path) => join(path, file.slice(slash + 1)))];
 }
 
 async function allFiles(mountpoint: string): Promise<Omit<MountedTask, 'state'>[]> {
   const found: Omit<MountedTask, 'state'>[] = [];
-  for (const view of await views(mountpoint)) {
-    const names = (await readdir(join(mountpoint, view))).map((file) => join(view, file));
+  for (const folder of await mountedFolders(mountpoint)) {
+    const names = folder.files.map((file) => join(folder.path, file));
     for (let start = 0; start < names.length; start += CALLS_AT_ONCE) {
       const files = names.slice(start, start + CALLS_AT_ONCE).map(async (name) => {
         const path = join(mountpoint, name);

@@ -3,6 +3,8 @@
  */
 
 import { Option } from 'commander';
+import { CATALOG_CHOICES } from '../catalog/build-catalog.js';
+import { DEFAULT_REPOSITORY, DEFAULT_REVISION } from '../daemon/pool-choices.js';
 import { isYes } from '../daemon/settings.js';
 
 /** What `defaultThreads` counts, the same on every machine. */
@@ -10,12 +12,27 @@ export const DEFAULT_THREADS = 'the cores, at most 4';
 /** The one flag that is on by default, for root. */
 export const ALLOW_OTHER = '--allow-other';
 
-export function repositoryOption(): Option {
-  return option('--repo <owner/name>', 'dataset repository on the Hub').default('wAI-org/tmax-image-pool');
-}
-
-export function revisionOption(): Option {
-  return option('--revision <name>', 'branch, tag or commit').default('main');
+/** What is mounted, or was. */
+export function poolOptions(): readonly Option[] {
+  return [
+    option('--repo <owner/name>', `dataset repository on the Hub (default: ${DEFAULT_REPOSITORY})`),
+    option('--revision <name>', 'branch, tag or commit').default(DEFAULT_REVISION),
+    listOption(
+      '--pool <name=owner/repo>',
+      'in the place of --repo, several repositories, each as a folder of that name: name=owner/repo or name=owner/repo@revision',
+      /[\w.-]+=/,
+    ),
+    listOption(
+      '--catalog <kind>',
+      `what says which tasks there are: ${CATALOG_CHOICES.join(', ')}; of one of several pools: pool=kind (default: auto)`,
+      /(?:[\w.-]+=)?[a-z-]+(?:,|$)/,
+    ),
+    listOption(
+      '--name <template>',
+      'how files are named from the rows of a manifest, as "{instance_id}.sif"; of one of several pools: pool=template (default: by their ids)',
+      /[\w.-]+=/,
+    ),
+  ];
 }
 
 export function cacheDirectoryOption(): Option {

@@ -36,7 +36,8 @@ export async function probeCommand(
   const steps = new Steps();
   const status = await steps.step('daemon', async () => {
     const answer = (await askDaemon(mountpoint, '/status')) as Status;
-    return { value: answer, words: `pid ${answer.pid} serves ${answer.repository} at ${answer.commit.slice(0, 12)}` };
+    const served = answer.pools.map(({ repository, commit }) => `${repository} at ${commit.slice(0, 12)}`);
+    return { value: answer, words: `pid ${answer.pid} serves ${served.join(', ')}` };
   });
   const image = await steps.step('choose', async () => {
     const chosen = await within(

@@ -9,20 +9,22 @@ const MAX_SHOWN = 10;
 /** Callers that are named for one fetch. */
 const MAX_CALLERS = 3;
 const BAR_CELLS = 20;
+const COMMIT = /^[0-9a-f]{40}$/;
 
-export function oneLine({ repository, revision, commit, pid, cache, fetches, opens }: Status): string {
+export function oneLine({ pools, pid, cache, fetches, opens }: Status): string {
   const running = `${fetches.running.length} fetches running, ${opens.waiting.length} opens waiting`;
-  return `${repository}@${revision} (${commit.slice(0, 12)}), pid ${pid}, ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)} used, ${running}`;
+  const shown = pools.map(({ repository, revision, commit }) => `${repository}@${revision} (${commit.slice(0, 12)})`);
+  return `${shown.join(', ')}, pid ${pid}, ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)} used, ${running}`;
 }
 
 /** Lines, each with its end. */
 export function screenOf(status: Status): string {
-  const { cache, fetches, opens, catalog, follow } = status;
+  const { cache, fetches, opens, catalog } = status;
   const reads = status.passthrough ? 'reads go straight to the cache file' : 'reads are relayed';
   const variants = Object.entries(catalog.variants).map(([name, tasks]) => `${name} ${tasks.toLocaleString('en-US')}`);
   const reserved = cache.reservedBytes > 0 ? ` and ${formatBytes(cache.reservedBytes)} reserved for fetches` : '';
   const lines = [
-    `${status.mountpoint}  ${status.repository}@${status.revision} (${status.commit.slice(0, 12)} of ${status.commitDate.slice(0, 10)})${status.offline ? '  offline' : ''}`,
+    ...status.pools.map((pool) => `${placeOf(status, pool)}  ${shownBy(pool)}${status.offline ? '  offline' : ''}`),
     `  daemon    pid ${status.pid} since ${status.startedAt}, tmaxfs ${status.version}, driver ${status.driver}: ${reads}`,
     `  log       ${status.logFile ?? 'standard error of the daemon (under systemd: journalctl)'}`,
     ...(status.metricsUrl === null ? [] : [`  metrics   ${status.metricsUrl}`]),
@@ -42,7 +44,10 @@ export function screenOf(status: Status): string {
       `  scrub     ${checkedBlobs} hashed again, ${damagedBlobs} found damaged; each idle blob once in ${days} days`,
     );
   }
-  if (!/^[0-9a-f]{40}$/.test(status.revision)) lines.push(`  catalog   ${followed(follow)}`);
+  for (const { name, revision, catalog: kind, follow } of status.pools) {
+    const words = COMMIT.test(revision) ? 'of a commit that was named' : followed(follow);
+    lines.push(`  catalog   ${name === '' ? '' : `${name}: `}${words} (${kind})`);
+  }
   const mostWaited = [...fetches.running].sort((a, b) => b.waiters - a.waiters);
   lines.push(...section('on their way', mostWaited, (fetch) => describeFetch(fetch, opens.waiting)));
   lines.push(...section('quarantine', status.quarantine, describeRefusal));
@@ -57,6 +62,14 @@ export function screenOf(status: Status): string {
     }),
   );
   return `${lines.join('\n')}\n`;
+}
+
+function placeOf({ mountpoint }: Status, { name }: Status['pools'][number]): string {
+  return name === '' ? mountpoint : `${mountpoint}/${name}`;
+}
+
+function shownBy({ repository, revision, commit, commitDate }: Status['pools'][number]): string {
+  return `${repository}@${revision} (${commit.slice(0, 12)} of ${commitDate.slice(0, 10)})`;
 }
 
 function fetchesOf({ fetches }: Status): string {

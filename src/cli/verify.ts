@@ -14,15 +14,18 @@ import { checkStored } from '../blobs/stored-blob-check.js';
 import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
 import { loadCatalog } from '../catalog/load-catalog.js';
+import { mergeCatalogs } from '../catalog/merge-catalogs.js';
 import { formatBytes } from '../daemon/amount.js';
-import { parseRepository, parseRevision, parseThreads } from '../daemon/settings.js';
+import { describePool, type PoolChoice, type PoolWords, readPools } from '../daemon/pool-choices.js';
+import { parseThreads } from '../daemon/settings.js';
 import { type PlannedBlob, planVerification, type VerificationPlan } from '../daemon/verification-plan.js';
 import { messageOf, TmaxError } from '../errors.js';
+import type { ShownPool } from '../filesystem/tree.js';
 import type { VerifyLevel } from '../verify/verdict.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { chooseCache } from './choose-cache.js';
 
-export interface VerifyCommandOptions {
+export interface VerifyCommandOptions extends PoolWords {
   readonly variant?: string;
   readonly task?: string;
   readonly level: VerifyLevel;
@@ -30,8 +33,6 @@ export interface VerifyCommandOptions {
   readonly jobs: string;
   readonly retry: boolean;
   readonly cacheDir?: string;
-  readonly repo: string;
-  readonly revision: string;
 }
 
 /** `rc` of a line: what preflight scripts look at. */
@@ -49,7 +50,7 @@ interface Outcome {
 export async function verifyCommand(options: VerifyCommandOptions): Promise<void> {
   const threads = parseThreads(options.jobs, '--jobs');
   const store = await BlobStore.existing(await chooseCache(options.cacheDir));
-  const catalog = await catalogOnDisk(store, options);
+  const catalog = await catalogOnDisk(store, readPools(options), options);
   const plan = planVerification(catalog, await store.list(), options);
   if (options.retry) await forgetRefusals(store, plan);
   const report = new Report(plan, options.jsonl);
@@ -69,24 +70,27 @@ export async function verifyCommand(options: VerifyCommandOptions): Promise<void
 /** Undefined where everything is meant and nothing says what it is called: blobs can be proven without names. */
 async function catalogOnDisk(
   store: BlobStore,
-  { repo, revision, variant, task }: VerifyCommandOptions,
+  pools: readonly PoolChoice[],
+  { variant, task }: VerifyCommandOptions,
 ): Promise<Catalog | undefined> {
-  const repository = parseRepository(repo);
-  try {
-    return await loadCatalog({
-      repository,
-      revision: parseRevision(revision),
-      origin: undefined,
-      store: new CatalogStore(store.layout.catalogs),
-      log: pino({ level: 'silent' }),
-      signal: new AbortController().signal,
-    });
-  } catch (error) {
-    const isUnknown = error instanceof TmaxError && error.errno === 'EHOSTUNREACH';
-    if (!isUnknown || variant !== undefined || task !== undefined) throw error;
-    say(`no catalog of ${repository}@${revision} is on this disk: images are named by their sha256 alone`);
-    return undefined;
+  const place = {
+    origin: undefined,
+    store: new CatalogStore(store.layout.catalogs),
+    log: pino({ level: 'silent' }),
+    signal: new AbortController().signal,
+  };
+  const found: ShownPool[] = [];
+  for (const pool of pools) {
+    const { name, repository, revision, catalog: choice, naming } = pool;
+    try {
+      found.push({ name, catalog: await loadCatalog({ ...place, repository, revision, choice, naming }) });
+    } catch (error) {
+      const isUnknown = error instanceof TmaxError && error.errno === 'EHOSTUNREACH';
+      if (!isUnknown || variant !== undefined || task !== undefined) throw error;
+      say(`no catalog of ${describePool(pool)} is on this disk: images are named by their sha256 alone`);
+    }
   }
+  return found.length === 0 ? undefined : mergeCatalogs(found);
 }
 
 async function forgetRefusals(store: BlobStore, { chosen }: VerificationPlan): Promise<void> {

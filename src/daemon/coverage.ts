@@ -4,7 +4,7 @@
  */
 
 import type { BlobAddress, Catalog } from '../catalog/catalog.js';
-import { parseTaskName } from './task-names.js';
+import { isWithin, parseTaskName, variantsIn } from './task-names.js';
 
 /** What is known of one blob on this disk. */
 export type OnDisk = (sha256: string) => { readonly isReady: boolean; readonly isQuarantined: boolean };
@@ -51,8 +51,11 @@ export interface VariantCoverage {
 }
 
 export interface Coverage {
+  /** Of several pools, those of the first. */
   readonly repository: string;
   readonly commit: string;
+  /** What is mounted; the name is "" for a pool that is the whole mount. */
+  readonly pools: readonly { readonly name: string; readonly repository: string; readonly commit: string }[];
   readonly variants: readonly VariantCoverage[];
   /** Distinct blobs of the whole repository, or of what was asked for; so are `bytes` and `directories`. */
   readonly blobs: number;
@@ -72,7 +75,7 @@ export interface CoverageDocument extends Coverage {
   readonly tasks?: readonly TaskCoverage[];
 }
 
-/** Every task of the pool, or of the one variant. `refusals` by sha256. */
+/** Every task of the pool, or of the one variant or all below a folder. `refusals` by sha256. */
 export function listTasks(
   { variants }: Pick<Catalog, 'variants'>,
   onDisk: OnDisk,
@@ -81,7 +84,7 @@ export function listTasks(
 ): readonly TaskCoverage[] {
   const tasks: TaskCoverage[] = [];
   for (const variant of variants.values()) {
-    if (only !== undefined && variant.name !== only) continue;
+    if (!isWithin(variant.name, only)) continue;
     for (const [task, { path, sha256, sizeBytes }] of variant.tasks) {
       const standing = standingOf(onDisk(sha256), refusals.get(sha256));
       tasks.push({ variant: variant.name, task, ...standing, path, sha256, sizeBytes });
@@ -115,11 +118,13 @@ export function standingOf(
 export function chooseTasks(tasks: readonly TaskCoverage[], names: readonly string[]): readonly TaskCoverage[] {
   const byTask = new Map<string, TaskCoverage[]>();
   for (const one of tasks) byTask.set(one.task, [...(byTask.get(one.task) ?? []), one]);
+  const variants = [...new Set(tasks.flatMap(({ variant }) => variant ?? []))];
   const chosen = new Set<TaskCoverage>();
   const unknown = new Map<string, TaskCoverage>();
   for (const name of names) {
-    const { variant, task } = parseTaskName(name);
-    const found = (byTask.get(task) ?? []).filter((one) => variant === undefined || one.variant === variant);
+    const { folder, task } = parseTaskName(name);
+    const among = new Set<string | null>(variantsIn(variants, folder));
+    const found = (byTask.get(task) ?? []).filter(({ variant }) => among.has(variant));
     for (const one of found) chosen.add(one);
     if (found.length > 0) continue;
     const reason = 'no such task in the pool at this commit';
@@ -130,9 +135,9 @@ export function chooseTasks(tasks: readonly TaskCoverage[], names: readonly stri
 }
 
 /** Coverage of a whole pool. */
-export function countPool(catalog: Catalog, tasks: readonly TaskCoverage[]): Coverage {
-  const { repository, commit, directories, problems, problemCount } = catalog;
-  const pool = { repository, commit, problems, problemCount };
+export function countPool(catalog: Catalog & Pick<Coverage, 'pools'>, tasks: readonly TaskCoverage[]): Coverage {
+  const { repository, commit, pools, directories, problems, problemCount } = catalog;
+  const pool = { repository, commit, pools, problems, problemCount };
   const counted = countTasks(pool, tasks, [...catalog.variants.keys()]);
   const { blobs, bytes } = weigh([...catalog.blobs.values()]);
   return { ...counted, blobs, bytes, directories, isComplete: counted.isComplete && problemCount === 0 };
@@ -140,7 +145,7 @@ export function countPool(catalog: Catalog, tasks: readonly TaskCoverage[]): Cov
 
 /** Coverage of the tasks that were chosen. `variants`: those that are counted even where they have no task. */
 export function countTasks(
-  pool: Pick<Coverage, 'repository' | 'commit' | 'problems' | 'problemCount'>,
+  pool: Pick<Coverage, 'repository' | 'commit' | 'pools' | 'problems' | 'problemCount'>,
   tasks: readonly TaskCoverage[],
   variants: readonly string[] = [],
 ): Coverage {
@@ -151,12 +156,13 @@ export function countTasks(
     if (others === undefined) byVariant.set(one.variant, [one]);
     else others.push(one);
   }
-  const { repository, commit, problems, problemCount } = pool;
+  const { repository, commit, pools, problems, problemCount } = pool;
   const isOpenable = ({ state }: TaskCoverage) =>
     state !== 'unresolvable' && state !== 'refused' && state !== 'unknown';
   return {
     repository,
     commit,
+    pools,
     variants: [...byVariant].map(([variant, own]) => countVariant(variant, own)),
     ...weigh(imagesOf(tasks)),
     directories: directoriesOf(tasks),

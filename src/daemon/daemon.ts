@@ -9,12 +9,10 @@ import type { Logger } from 'pino';
 import { BlobCache } from '../blobs/blob-cache.js';
 import { BlobStore } from '../blobs/blob-store.js';
 import { type Clock, Scrubber } from '../blobs/scrubber.js';
-import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
-import { loadCatalog, reloadCatalog } from '../catalog/load-catalog.js';
 import { messageOf, TmaxError } from '../errors.js';
-import { PoolFileSystem, type PoolView } from '../filesystem/pool-file-system.js';
-import { buildTree } from '../filesystem/tree.js';
+import { PoolFileSystem } from '../filesystem/pool-file-system.js';
+import type { Tree } from '../filesystem/tree.js';
 import { type MountHandle, mountFileSystem } from '../fuse/driver.js';
 import { prepareMountpoint } from '../fuse/mounts.js';
 import { HubClient } from '../sources/hub-client.js';
@@ -24,10 +22,10 @@ import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { daemonActions } from './actions.js';
 import { describeActivity } from './activity.js';
-import { CatalogFollower, type CatalogFollowerOptions } from './catalog-follower.js';
 import { Closers } from './closers.js';
 import { controlGroup } from './control-group.js';
 import { type Actions, startControlServer } from './control-server.js';
+import { describePools } from './describe-pools.js';
 import { openDestinations } from './destinations.js';
 import { DiskSpace } from './disk-space.js';
 import { daemonDocuments } from './documents.js';
@@ -35,7 +33,8 @@ import { hubSettings } from './hub-settings.js';
 import { collectGarbage } from './memory.js';
 import { Measurements, measuredOpens, measuredProver, measuredSource } from './metrics/measurements.js';
 import { WebServer } from './metrics/web-server.js';
-import { loadPatiently } from './patient-start.js';
+import { areFixed, deviceOf } from './pool-choices.js';
+import { Pools } from './pools.js';
 import {
   CONTROL_ATTRIBUTE,
   type Environment,
@@ -59,7 +58,6 @@ const READ_THREADS = 2;
  */
 const FIXED_TIMEOUT_MS = 3_600_000;
 const MOVABLE_TIMEOUT_MS = 5_000;
-const COMMIT = /^[0-9a-f]{40}$/;
 /** How long a stop waits for files that are still open, where their reads need this daemon, and where they don't. */
 const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
 const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
@@ -83,7 +81,7 @@ export class Daemon {
   /** Resolves once everything has been closed after that. */
   readonly ended: Promise<void>;
   readonly #settings: Settings;
-  readonly #follower: CatalogFollower;
+  readonly #pools: Pools;
   readonly #mount: MountHandle;
   readonly #log: Logger;
   readonly #warnings: readonly string[];
@@ -92,7 +90,7 @@ export class Daemon {
 
   private constructor(
     settings: Settings,
-    follower: CatalogFollower,
+    pools: Pools,
     mount: MountHandle,
     log: Logger,
     closers: Closers,
@@ -100,7 +98,7 @@ export class Daemon {
     activity: () => string,
   ) {
     this.#settings = settings;
-    this.#follower = follower;
+    this.#pools = pools;
     this.#mount = mount;
     this.#log = log;
     this.#warnings = warnings;
@@ -117,8 +115,8 @@ export class Daemon {
   static async start(settings: Settings, log: Logger, options: DaemonOptions): Promise<Daemon> {
     const closers = new Closers(log);
     try {
-      return await startDaemon(settings, log, options, closers, (follower, mount, warnings, activity) => {
-        return new Daemon(settings, follower, mount, log, closers, warnings, activity);
+      return await startDaemon(settings, log, options, closers, (pools, mount, warnings, activity) => {
+        return new Daemon(settings, pools, mount, log, closers, warnings, activity);
       });
     } catch (error) {
       await closers.close();
@@ -128,7 +126,7 @@ export class Daemon {
 
   /** Looks for a newer commit and shows it. How that went is in the log and in `status`. */
   reload(): void {
-    this.#follower.reloadQuietly();
+    this.#pools.reloadQuietly();
   }
 
   /** Unmounts. Files that are open keep working for as long as they can. Ends in `ended`. */
@@ -136,26 +134,11 @@ export class Daemon {
     this.#stop.abort();
   }
 
-  /** A line for people, and one more for each thing that they should know of. */
+  /** Lines for people: what is mounted, and each thing that they should know of. */
   summary(): string {
-    const { repository, commit, date, variants: all, problemCount } = this.#follower.catalog;
-    const { mountpoint, revision } = this.#settings;
-    const variants = [...all.values()].map(({ name, tasks }) => `${name} ${tasks.size}`);
-    const lines = [`${repository}@${commit.slice(0, 12)} is mounted on ${mountpoint}: ${variants.join(', ')}`];
-    if (problemCount > 0) {
-      lines.push(
-        `warning: names or files left out of it: ${problemCount}; "tmaxfs coverage ${mountpoint}" tells which and why`,
-      );
-    }
-    const { failure } = this.#follower.report();
-    if (failure !== null) {
-      const day = date.toISOString().slice(0, 10);
-      const shown = `shown is the last known commit, of ${day}`;
-      lines.push(
-        `warning: what ${revision} stands for now can't be had, ${shown} (${failure.errno}: ${failure.message})`,
-      );
-    }
-    return [...lines, ...this.#warnings.map((words) => `warning: ${words}`)].join('\n');
+    return [...describePools(this.#pools, this.#settings), ...this.#warnings.map((words) => `warning: ${words}`)].join(
+      '\n',
+    );
   }
 
   /** One line on what it has and does now. */
@@ -182,12 +165,7 @@ async function startDaemon(
   log: Logger,
   { environment, logFile, signal }: DaemonOptions,
   closers: Closers,
-  create: (
-    follower: CatalogFollower,
-    mount: MountHandle,
-    warnings: readonly string[],
-    activity: () => string,
-  ) => Daemon,
+  create: (pools: Pools, mount: MountHandle, warnings: readonly string[], activity: () => string) => Daemon,
 ): Promise<Daemon> {
   const startedAt = new Date();
   logSettings(settings, log);
@@ -214,17 +192,15 @@ async function startDaemon(
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());
 
-  const { repository, revision } = settings;
-  const place = { repository, revision, origin: client, store: new CatalogStore(store.layout.catalogs), log };
-  let outdated: CatalogFollowerOptions['failure'];
-  const onOutdated = (failure: NonNullable<typeof outdated>) => {
-    outdated = failure;
-  };
-  const [catalog, blobs] = await Promise.all([
-    loadPatiently(() => loadCatalog({ ...place, signal, onOutdated }), {
-      timeoutMs: settings.startTimeoutMs,
-      signal,
+  const [pools, blobs] = await Promise.all([
+    Pools.open({
+      choices: settings.pools,
+      origin: client,
+      store: new CatalogStore(store.layout.catalogs),
+      startTimeoutMs: settings.startTimeoutMs,
+      followMs: settings.followMs,
       log,
+      signal,
     }),
     BlobCache.open({
       store,
@@ -241,6 +217,7 @@ async function startDaemon(
     }),
   ]);
   closers.add(() => blobs.close());
+  closers.add(() => pools.close());
   const scrubber = startScrubber(settings, store, blobs, log);
   if (scrubber !== undefined) closers.add(() => scrubber.close());
   space.watch(() => blobs.counts().use.usedBytes);
@@ -249,21 +226,13 @@ async function startDaemon(
   closers.add(() => removeRuntimeDirectory(runtime));
   await removeDeadSockets(runtime);
   const sockets = chooseSockets(settings, runtime);
-  const fileSystem = poolFileSystem(settings, viewOf(catalog, log), measuredOpens(blobs, measurements), space, sockets);
-  const follower = new CatalogFollower({
-    catalog,
-    failure: outdated,
-    load: (current, signal) => reloadCatalog({ ...place, signal }, current),
-    show: (next) => fileSystem.show(viewOf(next, log)),
-    intervalMs: settings.followMs,
-    log,
-  });
-  closers.add(() => follower.close());
+  const tree = pools.start((next) => fileSystem.show(next));
+  const fileSystem = poolFileSystem(settings, tree, measuredOpens(blobs, measurements), space, sockets);
   let mount: MountHandle | undefined;
   const { documents, webDocuments } = daemonDocuments({
     startedAt,
     settings,
-    follower,
+    pools,
     blobs,
     scrubber,
     space,
@@ -286,13 +255,13 @@ async function startDaemon(
     closers.add(() => server.close());
   };
   const mode = group === undefined ? CONTROL_SOCKET_MODE : GROUP_SOCKET_MODE;
-  await listen(sockets.control, mode, daemonActions(settings, follower, blobs, fileSystem), group);
+  await listen(sockets.control, mode, daemonActions(settings, pools, blobs, fileSystem), group);
   if (sockets.status !== undefined) await listen(sockets.status, STATUS_SOCKET_MODE, {});
   throwIfCalledOff(signal);
   collectGarbage();
   mount = await mountFileSystem(fileSystem, {
     mountpoint: settings.mountpoint,
-    fsName: settings.repository,
+    fsName: deviceOf(settings.pools),
     allowOther: settings.allowOther,
     noExec: settings.noExec,
     driver: settings.driver,
@@ -306,16 +275,16 @@ async function startDaemon(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
     'mounted: the tree is readable',
   );
-  const tooLarge = imagesThatCannotFit(catalog, space.limits, settings);
+  const tooLarge = imagesThatCannotFit(pools.catalog, space.limits, settings);
   if (tooLarge !== undefined) log.warn(tooLarge);
   const activity = () =>
     describeActivity({
-      catalog: follower.catalog,
-      follow: follower.report(),
+      catalog: pools.catalog,
+      follow: pools.follow(),
       blobs: blobs.statistics(),
       waitingOpens: fileSystem.waitingOpens.length,
     });
-  return create(follower, mount, tooLarge === undefined ? [] : [tooLarge], activity);
+  return create(pools, mount, tooLarge === undefined ? [] : [tooLarge], activity);
 }
 
 /** Errors: EINTR. */
@@ -336,12 +305,6 @@ function chooseSockets({ allowOther, controlGroup }: Settings, runtime: RuntimeD
   };
 }
 
-function viewOf(catalog: Catalog, log: Logger): PoolView {
-  const tree = buildTree(catalog);
-  for (const warning of tree.warnings) log.warn(warning);
-  return { tree, commit: catalog.commit, date: catalog.date };
-}
-
 const CLOCK: Clock = {
   now: () => Date.now(),
   delay: (milliseconds, signal) => delay(milliseconds, undefined, { signal, ref: false }),
@@ -356,24 +319,23 @@ function startScrubber(settings: Settings, store: BlobStore, cache: BlobCache, l
 
 function poolFileSystem(
   settings: Settings,
-  view: PoolView,
+  tree: Tree,
   blobs: Pick<BlobCache, 'open' | 'state' | 'isPinned'>,
   space: DiskSpace,
   sockets: Sockets,
 ): PoolFileSystem {
   return new PoolFileSystem({
-    ...view,
+    tree,
     blobs,
     uid: settings.uid,
     gid: settings.gid,
     timeouts: {
-      nameMs: COMMIT.test(settings.revision) ? FIXED_TIMEOUT_MS : MOVABLE_TIMEOUT_MS,
+      nameMs: areFixed(settings.pools) ? FIXED_TIMEOUT_MS : MOVABLE_TIMEOUT_MS,
       fileMs: FIXED_TIMEOUT_MS,
     },
     rootAttributes: new Map([
       [CONTROL_ATTRIBUTE, sockets.control],
       ...(sockets.status === undefined ? [] : ([[STATUS_ATTRIBUTE, sockets.status]] as const)),
-      ['repository', settings.repository],
     ]),
     space: () => space.now(),
   });

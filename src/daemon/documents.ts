@@ -6,7 +6,6 @@ import { TmaxError } from '../errors.js';
 import type { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import type { MountHandle } from '../fuse/driver.js';
 import { version } from '../version.js';
-import type { CatalogFollower } from './catalog-follower.js';
 import { type Documents, TextDocument } from './control-server.js';
 import { type CoverageDocument, countPool, countTasks, type KnownRefusal, listTasks } from './coverage.js';
 import type { DiskSpace } from './disk-space.js';
@@ -17,16 +16,18 @@ import { processUse } from './metrics/process-use.js';
 import { statusPage } from './metrics/status-page.js';
 import { AgedValue, summarize } from './metrics/summary.js';
 import type { WebDocuments } from './metrics/web-server.js';
+import type { Pools } from './pools.js';
 import type { Settings } from './settings.js';
 import type { SourceState } from './sources.js';
 import { describeStatus, type Status } from './status.js';
+import { isWithin } from './task-names.js';
 import { VariantCounter } from './variant-counts.js';
 import { nameCallers } from './waiting-callers.js';
 
 export interface DaemonParts {
   readonly startedAt: Date;
   readonly settings: Settings;
-  readonly follower: CatalogFollower;
+  readonly pools: Pools;
   readonly blobs: BlobCache;
   /** Undefined where it is off. */
   readonly scrubber: Scrubber | undefined;
@@ -51,7 +52,7 @@ export function daemonDocuments(parts: DaemonParts): {
   const counter = new VariantCounter();
   const coverage = new AgedValue(async () => {
     const onDisk = await parts.blobs.onDisk();
-    return counter.count(parts.follower.catalog, onDisk, refusalsOf(parts));
+    return counter.count(parts.pools.catalog, onDisk, refusalsOf(parts));
   });
   return {
     documents: {
@@ -74,14 +75,15 @@ export function daemonDocuments(parts: DaemonParts): {
 }
 
 async function statusOf(parts: DaemonParts): Promise<Status> {
-  const { startedAt, settings, follower, blobs, scrubber, space, fileSystem, logFile, metricsUrl } = parts;
+  const { startedAt, settings, pools, blobs, scrubber, space, fileSystem, logFile, metricsUrl } = parts;
   const [waiting, pinned] = await Promise.all([nameCallers(fileSystem.waitingOpens), blobs.pinned()]);
   return describeStatus({
     version,
     startedAt,
     settings,
-    catalog: follower.catalog,
-    follow: follower.report(),
+    catalog: pools.catalog,
+    pools: pools.reports(),
+    follow: pools.follow(),
     blobs: blobs.statistics(),
     pinned,
     scrub: scrubber?.statistics(),
@@ -103,35 +105,30 @@ async function coverageOf(
   withTasks: boolean,
 ): Promise<CoverageDocument> {
   const onDisk = await parts.blobs.onDisk();
-  const { catalog } = parts.follower;
+  const { catalog } = parts.pools;
   const tasks = listTasks(catalog, onDisk, refusalsOf(parts), variant);
-  const counted =
-    variant === undefined
-      ? countPool(catalog, tasks)
-      : countTasks(
-          catalog,
-          tasks,
-          [variant].filter((name) => catalog.variants.has(name)),
-        );
+  const chosen = [...catalog.variants.keys()].filter((name) => isWithin(name, variant));
+  const shown = parts.pools.reports().map(({ name, repository, commit }) => ({ name, repository, commit }));
+  const pool = { ...catalog, pools: shown };
+  const counted = variant === undefined ? countPool(pool, tasks) : countTasks(pool, tasks, chosen);
   return withTasks ? { ...counted, tasks } : counted;
 }
 
-function refusalsOf({ follower, blobs }: DaemonParts): ReadonlyMap<string, KnownRefusal> {
-  const { commit: shown } = follower.catalog;
+function refusalsOf({ pools, blobs }: DaemonParts): ReadonlyMap<string, KnownRefusal> {
+  const { catalog } = pools;
   return new Map(
     blobs.statistics().quarantine.map(({ sha256, cause, commit, reason }) => {
-      return [sha256, { reason, isFinal: cause === 'image' && commit === shown }];
+      return [sha256, { reason, isFinal: cause === 'image' && commit === catalog.blobs.get(sha256)?.commit }];
     }),
   );
 }
 
 function metricParts(parts: DaemonParts): MetricParts {
-  const { settings, follower, blobs, scrubber, space, fileSystem, measurements } = parts;
+  const { settings, pools, blobs, scrubber, space, fileSystem, measurements } = parts;
   return {
     version,
     settings,
-    catalog: follower.catalog,
-    follow: follower.report(),
+    pools: pools.reports(),
     counts: blobs.counts(),
     diskAvailableBytes: space.availableBytes,
     reserveFreeBytes: space.limits.reserveFreeBytes,

@@ -3,13 +3,14 @@
 import type { Logger } from 'pino';
 import { proxyFor, proxyUrl } from '../sources/proxy.js';
 import { version } from '../version.js';
+import { describePool } from './pool-choices.js';
 import { type Settings, sourceName } from './settings.js';
 
 /** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
 export function logSettings(settings: Settings, log: Logger): void {
   log.info(
     { version, settings: shownSettings(settings) },
-    `starting to mount ${settings.repository}@${settings.revision} on ${settings.mountpoint}, ${wayOf(settings)}`,
+    `starting to mount ${settings.pools.map(describePool).join(', ')} on ${settings.mountpoint}, ${wayOf(settings)}`,
   );
 }
 

@@ -13,12 +13,11 @@ import { parseUrlTemplate } from '../sources/url-template.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
+import { type PoolChoice, type PoolWords, readPools } from './pool-choices.js';
 
 /** Options of `tmaxfs mount` as they were written, each with its default filled in by the command line. */
-export interface MountWords {
+export interface MountWords extends PoolWords {
   readonly mountpoint: string;
-  readonly repo: string;
-  readonly revision: string;
   readonly cacheDir?: string | undefined;
   readonly cacheSize: string;
   readonly reserveFree: string;
@@ -53,8 +52,8 @@ export interface MountWords {
 export interface Settings {
   /** Absolute, free of symbolic links. */
   readonly mountpoint: string;
-  readonly repository: string;
-  readonly revision: string;
+  /** At least one. */
+  readonly pools: readonly PoolChoice[];
   readonly cacheDirectory: string;
   readonly cacheSize: Amount;
   readonly reserveFree: Amount;
@@ -132,8 +131,6 @@ export type Driver = (typeof DRIVERS)[number];
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
-const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 const MAX_DEFAULT_THREADS = 4;
 const MAX_THREADS = 256;
@@ -155,8 +152,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
   const publish = parseDestinations(words.publish ?? []);
   return {
     mountpoint: realMountpoint(words.mountpoint),
-    repository: parseRepository(words.repo),
-    revision: parseRevision(words.revision),
+    pools: readPools(words),
     cacheDirectory: chooseCacheDirectory(words.cacheDir, environment),
     cacheSize: named('--cache-size', parseAmount, words.cacheSize),
     reserveFree: named('--reserve-free', parseAmount, words.reserveFree),
@@ -218,16 +214,6 @@ export function parseThreads(text: string, option: string): number {
   throw new TmaxError('EINVAL', `${option} takes a number from 1 to ${MAX_THREADS}, not "${text}"`, {
     source: 'settings',
   });
-}
-
-/** Errors: EINVAL. */
-export function parseRepository(text: string): string {
-  return matching(text, REPOSITORY, '--repo', 'owner/name of a dataset repository');
-}
-
-/** Errors: EINVAL. */
-export function parseRevision(text: string): string {
-  return matching(text, REVISION, '--revision', 'a branch, a tag or a commit');
 }
 
 /** The folder named, or the user's own. Errors: EINVAL. */
@@ -398,11 +384,6 @@ function homeOf(environment: Environment): string {
 function nonEmpty(value: string | undefined): string | undefined {
   const trimmed = value?.trim();
   return trimmed === '' ? undefined : trimmed;
-}
-
-function matching(value: string, pattern: RegExp, option: string, form: string): string {
-  if (pattern.test(value)) return value;
-  throw new TmaxError('EINVAL', `${option} takes ${form}, not "${value}"`, { source: 'settings' });
 }
 
 function oneOf<Choice extends string>(value: string, choices: readonly Choice[], option: string): Choice {

@@ -8,6 +8,7 @@ import type { MountHandle } from '../fuse/driver.js';
 import type { FollowReport } from './catalog-follower.js';
 import type { Measurements } from './metrics/measurements.js';
 import type { RecentValues } from './metrics/tallies.js';
+import type { PoolReport } from './pools.js';
 import type { Settings } from './settings.js';
 import type { SourceState } from './sources.js';
 import { taskNames } from './task-names.js';
@@ -24,6 +25,7 @@ export interface Status {
   readonly pid: number;
   readonly startedAt: string;
   readonly mountpoint: string;
+  /** Of several pools those of the first, as are revision, commit and its date. */
   readonly repository: string;
   readonly revision: string;
   readonly commit: string;
@@ -43,8 +45,10 @@ export interface Status {
     readonly blobs: number;
     readonly problems: number;
   };
-  /** How the commit follows the revision. */
+  /** How the commit follows the revision; of several pools, of the first that could not be renewed, else of the first. */
   readonly follow: FollowReport;
+  /** Each pool; the name is "" for one that is the whole mount. */
+  readonly pools: readonly PoolReport[];
   readonly cache: {
     readonly directory: string;
     readonly limitBytes: number;
@@ -154,6 +158,7 @@ export interface Status {
   }[];
   readonly lastFailures: readonly {
     readonly at: string;
+    readonly blob: string;
     /** As in `quarantine`. */
     readonly names: readonly string[];
     readonly path: string;
@@ -169,6 +174,7 @@ export interface StatusParts {
   readonly settings: Settings;
   readonly catalog: Catalog;
   readonly follow: FollowReport;
+  readonly pools: readonly PoolReport[];
   readonly blobs: BlobCacheStatistics;
   readonly pinned: PinnedUse;
   /** Undefined where it is off. */
@@ -184,11 +190,10 @@ export interface StatusParts {
 }
 
 export function describeStatus(parts: StatusParts): Status {
-  const { version, startedAt, settings, catalog, follow, blobs, scrub, mount, measurements } = parts;
-  const digestOf = (path: string) => catalog.images.get(path)?.sha256 ?? '';
+  const { version, startedAt, settings, catalog, follow, pools, blobs, scrub, mount, measurements } = parts;
   const namesOf = taskNames(
     catalog,
-    new Set([...blobs.quarantine.map(({ sha256 }) => sha256), ...blobs.lastFailures.map(({ path }) => digestOf(path))]),
+    new Set([...blobs.quarantine.map(({ sha256 }) => sha256), ...blobs.lastFailures.map(({ blob }) => blob)]),
   );
   const { limitBytes, usedBytes, reservedBytes, idleBlobs, leasedBlobs } = blobs.use;
   return {
@@ -197,7 +202,7 @@ export function describeStatus(parts: StatusParts): Status {
     startedAt: startedAt.toISOString(),
     mountpoint: settings.mountpoint,
     repository: catalog.repository,
-    revision: settings.revision,
+    revision: pools[0]?.revision ?? '',
     commit: catalog.commit,
     commitDate: catalog.date.toISOString(),
     offline: settings.offline,
@@ -212,6 +217,7 @@ export function describeStatus(parts: StatusParts): Status {
       problems: catalog.problemCount,
     },
     follow,
+    pools,
     cache: {
       directory: settings.cacheDirectory,
       limitBytes,
@@ -283,7 +289,7 @@ export function describeStatus(parts: StatusParts): Status {
       source: record.source,
       refusedAt: record.refusedAt,
     })),
-    lastFailures: blobs.lastFailures.map((failure) => ({ ...failure, names: namesOf(digestOf(failure.path)) })),
+    lastFailures: blobs.lastFailures.map((failure) => ({ ...failure, names: namesOf(failure.blob) })),
     kernel: mount.statistics(),
   };
 }

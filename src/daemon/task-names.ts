@@ -22,10 +22,24 @@ export function taskNames(
 }
 
 /** A name from a list of tasks: `task`, `variant/task` or a path that ends so, with or without `.sif`. */
-export function parseTaskName(name: string): { readonly variant: string | undefined; readonly task: string } {
-  const [task = '', variant] = name
-    .replace(/\.sif$/, '')
-    .split('/')
-    .reverse();
-  return { variant, task };
+export function parseTaskName(name: string): { readonly folder: string | undefined; readonly task: string } {
+  const path = name.replace(/\.sif$/, '');
+  const slash = path.lastIndexOf('/');
+  return { folder: slash < 0 ? undefined : path.slice(0, slash), task: path.slice(slash + 1) };
+}
+
+/**
+ * Those of the variants that a folder stands for: the one that its path ends in, else all whose own path ends so ("solvable" for
+ * "one/solvable"); all of them where no folder is named.
+ */
+export function variantsIn(variants: readonly string[], folder: string | undefined): readonly string[] {
+  if (folder === undefined) return variants;
+  const endsIn = (path: string, end: string) => path === end || path.endsWith(`/${end}`);
+  const [longest] = variants.filter((name) => endsIn(folder, name)).sort((a, b) => b.length - a.length);
+  return longest === undefined ? variants.filter((name) => endsIn(name, folder)) : [longest];
+}
+
+/** Whether a variant is the one chosen, or lies below what is chosen, as below a pool. */
+export function isWithin(variant: string, chosen: string | undefined): boolean {
+  return chosen === undefined || variant === chosen || variant.startsWith(`${chosen}/`);
 }

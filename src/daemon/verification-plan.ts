@@ -3,6 +3,7 @@
 import type { StoredBlob } from '../blobs/blob-store.js';
 import type { Catalog } from '../catalog/catalog.js';
 import { TmaxError } from '../errors.js';
+import { isWithin } from './task-names.js';
 
 export interface Selection {
   readonly variant?: string | undefined;
@@ -65,7 +66,7 @@ export function planVerification(
 function subjectsOf(catalog: Catalog | undefined, { variant, task }: Selection): Map<string, Subject[]> {
   const subjects = new Map<string, Subject[]>();
   for (const { name, tasks } of catalog?.variants.values() ?? []) {
-    if (variant !== undefined && name !== variant) continue;
+    if (!isWithin(name, variant)) continue;
     for (const [id, { sha256, path }] of tasks) {
       if (task !== undefined && id !== task) continue;
       const named = subjects.get(sha256) ?? [];

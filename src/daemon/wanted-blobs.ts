@@ -4,11 +4,11 @@ import * as v from 'valibot';
 import type { WantedBlob } from '../blobs/prefetch.js';
 import type { Catalog, Variant } from '../catalog/catalog.js';
 import { TmaxError } from '../errors.js';
-import { parseTaskName } from './task-names.js';
+import { isWithin, parseTaskName, variantsIn } from './task-names.js';
 
 /** What a client posts. */
 export const selectionShape = v.object({
-  /** Its tasks alone; without `tasks`, all of them. */
+  /** Its tasks alone, or those of all below a folder; without `tasks`, all of them. */
   variant: v.optional(v.string()),
   /** Each `task`, `variant/task` or a path that ends so, with or without `.sif`. */
   tasks: v.optional(v.array(v.string())),
@@ -26,7 +26,7 @@ export function wantedBlobs(catalog: Catalog, { variant: only, tasks }: Selectio
   if (only === undefined && tasks === undefined) {
     throw new TmaxError('EINVAL', 'nothing is chosen: name a variant, or tasks', { source: 'daemon' });
   }
-  const variants = [...catalog.variants.values()].filter(({ name }) => only === undefined || name === only);
+  const variants = [...catalog.variants.values()].filter(({ name }) => isWithin(name, only));
   if (variants.length === 0) {
     const known = [...catalog.variants.keys()].join(', ');
     throw new TmaxError('EINVAL', `the pool has no variant "${only}", only ${known}`, { source: 'daemon' });
@@ -47,10 +47,11 @@ export function wantedBlobs(catalog: Catalog, { variant: only, tasks }: Selectio
       for (const task of [...variant.tasks.keys(), ...variant.unresolvable.keys()]) want(variant, task);
     }
   }
+  const names = variants.map(({ name }) => name);
   for (const name of tasks ?? []) {
-    const { variant: named, task } = parseTaskName(name);
-    const among = variants.filter((variant) => named === undefined || variant.name === named);
-    const found = among.map((variant) => want(variant, task)).some(Boolean);
+    const { folder, task } = parseTaskName(name);
+    const among = new Set(variantsIn(names, folder));
+    const found = variants.map((variant) => among.has(variant.name) && want(variant, task)).some(Boolean);
     if (!found) unknown.push({ name, reason: 'no such task in the pool at this commit' });
   }
   return { blobs, unknown };

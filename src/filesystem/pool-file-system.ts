@@ -1,13 +1,13 @@
 /**
  * The tree of a pool, answered as file system calls. Looking is answered from memory; only `open` goes to the blobs.
  *
- * It shows the tree of one commit, until it is given another as a whole (`show`). A file that is open then stays what it was,
+ * It shows one tree, until it is given another as a whole (`show`). A file that is open then stays what it was,
  * also where its name is gone: its inode is answered for until it is closed everywhere.
  */
 
 import type { BlobCache, Lease } from '../blobs/blob-cache.js';
 import type { BlobState } from '../blobs/blob-report.js';
-import { taskFileName } from '../catalog/catalog.js';
+import { taskFileName } from '../catalog/names.js';
 import { TmaxError } from '../errors.js';
 import type {
   Attributes,
@@ -27,15 +27,9 @@ export interface Space {
   readonly freeBytes: number;
 }
 
-/** What is shown: one commit. */
-export interface PoolView {
+export interface PoolFileSystemOptions {
+  /** Shown first. */
   readonly tree: Tree;
-  readonly commit: string;
-  /** The commit's date: the modification time of everything. */
-  readonly date: Date;
-}
-
-export interface PoolFileSystemOptions extends PoolView {
   readonly blobs: Pick<BlobCache, 'open' | 'state' | 'isPinned'>;
   readonly uid: number;
   readonly gid: number;
@@ -50,7 +44,17 @@ export interface PoolFileSystemOptions extends PoolView {
 const MODE = 0o555;
 const BLOCK_SIZE_BYTES = 4096;
 
-const FILE_ATTRIBUTES = ['architecture', 'blob', 'commit', 'error', 'pinned', 'sha256', 'state', 'verified'] as const;
+const FILE_ATTRIBUTES = [
+  'architecture',
+  'blob',
+  'commit',
+  'error',
+  'pinned',
+  'repository',
+  'sha256',
+  'state',
+  'verified',
+] as const;
 const PREFIX = 'user.tmaxfs.';
 
 /** A caller in an `open` that is not answered yet. */
@@ -68,21 +72,21 @@ export class PoolFileSystem implements FileSystem {
   /** Inodes that are open, with the number of their handles. */
   readonly #open = new Map<InodeNumber, { readonly node: FileNode; count: number }>();
   readonly #waiting = new Set<WaitingOpen>();
-  #view: PoolView;
+  #tree: Tree;
 
   constructor(options: PoolFileSystemOptions) {
     this.#options = options;
-    this.#view = options;
+    this.#tree = options.tree;
   }
 
   /** Replaces everything that is shown, between two calls of the kernel. */
-  show(view: PoolView): void {
-    this.#view = view;
+  show(tree: Tree): void {
+    this.#tree = tree;
   }
 
   /** What is shown now. */
   get tree(): Tree {
-    return this.#view.tree;
+    return this.#tree;
   }
 
   get timeouts(): Timeouts {
@@ -131,7 +135,7 @@ export class PoolFileSystem implements FileSystem {
       blockSizeBytes: BLOCK_SIZE_BYTES,
       totalBlocks: Math.floor(totalBytes / BLOCK_SIZE_BYTES),
       freeBlocks: Math.floor(Math.max(0, freeBytes) / BLOCK_SIZE_BYTES),
-      files: this.#view.tree.nameCount,
+      files: this.#tree.nameCount,
     };
   }
 
@@ -150,9 +154,17 @@ export class PoolFileSystem implements FileSystem {
 
   #extendedAttributes(node: Node): ReadonlyMap<string, string> {
     const { blobs, rootAttributes } = this.#options;
-    const { commit, tree } = this.#view;
-    if (node.kind === 'directory')
-      return node === tree.root ? new Map([['commit', commit], ...rootAttributes]) : new Map([['commit', commit]]);
+    if (node.kind === 'directory') {
+      const { shown } = node;
+      const own: [string, string][] =
+        shown === undefined
+          ? []
+          : [
+              ['commit', shown.commit],
+              ['repository', shown.repository],
+            ];
+      return new Map(node === this.#tree.root ? [...own, ...rootAttributes] : own);
+    }
     const state = blobs.state(node.blob.sha256);
     const values: Record<(typeof FILE_ATTRIBUTES)[number], string | undefined> = {
       architecture: state.state === 'ready' ? state.architecture : undefined,
@@ -160,6 +172,7 @@ export class PoolFileSystem implements FileSystem {
       commit: node.blob.commit,
       error: errorOf(state),
       pinned: blobs.isPinned(node.blob.sha256) ? 'yes' : 'no',
+      repository: node.blob.repository,
       sha256: node.blob.sha256,
       state: state.state,
       verified: state.state === 'ready' ? 'yes' : 'no',
@@ -187,7 +200,7 @@ export class PoolFileSystem implements FileSystem {
   }
 
   #node(inode: InodeNumber): Node {
-    const node = this.#view.tree.nodes.get(inode) ?? this.#open.get(inode)?.node;
+    const node = this.#tree.nodes.get(inode) ?? this.#open.get(inode)?.node;
     if (node === undefined) {
       throw new TmaxError('ESTALE', `inode ${inode} is not in the pool at this commit`, {
         source: 'filesystem',
@@ -206,13 +219,11 @@ export class PoolFileSystem implements FileSystem {
 
   #attributesOf(node: Node): Attributes {
     const { uid, gid } = this.#options;
-    const { date, tree } = this.#view;
     // The kernel's protocol has no time before 1970.
-    const modifiedSeconds = Math.max(0, Math.floor(date.getTime() / 1000));
+    const modifiedSeconds = Math.max(0, Math.floor(node.date.getTime() / 1000));
     const shared = { inode: node.inode, kind: node.kind, mode: MODE, modifiedSeconds, uid, gid };
     if (node.kind === 'file') return { ...shared, sizeBytes: node.blob.sizeBytes, linkCount: node.linkCount };
-    const subdirectories = node === tree.root ? node.children.size : 0;
-    return { ...shared, sizeBytes: BLOCK_SIZE_BYTES, linkCount: 2 + subdirectories };
+    return { ...shared, sizeBytes: BLOCK_SIZE_BYTES, linkCount: 2 + node.folderCount };
   }
 }
 

@@ -1,7 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
-import { buildCatalog, type ListedFile } from '../../src/catalog/catalog.js';
+import type { ListedFile } from '../../src/catalog/catalog.js';
 import { TmaxError } from '../../src/errors.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
 const COMMIT = 'c'.repeat(40);
 
@@ -11,7 +12,7 @@ function listed(path: string, digit: string, sizeBytes = 100): ListedFile {
 
 function catalogOf(taskMap: unknown, listing: readonly ListedFile[]) {
   const text = typeof taskMap === 'string' ? taskMap : JSON.stringify(taskMap);
-  return buildCatalog({ repository: 'org/pool', commit: COMMIT, date: new Date(0), taskMap: text, listing });
+  return taskMapCatalog({ repository: 'org/pool', commit: COMMIT, date: new Date(0), taskMap: text, listing });
 }
 
 test('a task resolves to the blob that the listing gives its path', (t) => {

@@ -44,13 +44,20 @@ test('whatever else it is called with is refused', (t) => {
 
 test('every option of the command is an option of the mount, under the same name', (t) => {
   const mount = tmaxfs.commands.find((command) => command.name() === 'mount');
-  const skipped = new Set(['--repo', '--foreground']);
+  const skipped = new Set(['--repo', '--pool', '--foreground']);
   const options = (mount?.options ?? []).filter(({ long }) => !skipped.has(long ?? ''));
   t.true(options.length > 20);
   for (const { long = '', required } of options) {
     const name = long?.slice(2).replaceAll('-', '_') ?? '';
     t.deepEqual(words(required ? `${name}=a=b` : name), ['--repo=o/p', required ? `${long}=a=b` : long, '--', '/tmax']);
   }
+});
+
+test('several pools are one device, as the list of mounts has it', (t) => {
+  const repository = 'one=o/p+two=o/q@v1+rc.1';
+  t.deepEqual(wordsOfMount({ ...CALL, repository, options: ['catalog=two=listing'] }, tmaxfs), [
+    ...['--pool=one=o/p', '--pool=two=o/q@v1+rc.1', '--catalog=two=listing', '--', '/tmax'],
+  ]);
 });
 
 test('what is meant for mount(8) and systemd, or true of every mount of tmaxfs, is accepted', (t) => {
@@ -64,6 +71,7 @@ for (const [written, named] of [
   ['remount', '"remount"'],
   ['suid', '"suid"'],
   ['repo=o/q', '"repo"'],
+  ['pool=a=o/q', '"pool"'],
   ['foreground', '"foreground"'],
   ['cache_dir', '"cache_dir" takes a value'],
   ['offline=1', '"offline" takes no value'],

@@ -10,6 +10,7 @@ import { cleanCache } from '../../src/daemon/cache-cleaning.js';
 import { listCache, measureCache } from '../../src/daemon/cache-listing.js';
 import { TmaxError } from '../../src/errors.js';
 import { type Blob, blobOf, blobPath, proofPath, setUp } from '../support/blob-cache.js';
+import { taskMapSources } from '../support/catalogs.js';
 
 const OLD = '1'.repeat(40);
 const NEW = '2'.repeat(40);
@@ -20,7 +21,13 @@ const sha = ({ address }: Blob) => address.sha256;
 function catalogOf(commit: string, blobs: readonly Blob[]): CatalogSources {
   const tasks = Object.fromEntries(blobs.map(({ address }) => [address.path.replace('.sif', ''), address.path]));
   const listing = blobs.map(({ address: { path, sizeBytes, sha256 } }) => ({ path, sizeBytes, sha256 }));
-  return { repository: 'o/p', commit, date: new Date(0), taskMap: JSON.stringify({ v: tasks }), listing };
+  return taskMapSources({
+    repository: 'o/p',
+    commit,
+    date: new Date(0),
+    taskMap: JSON.stringify({ v: tasks }),
+    listing,
+  });
 }
 
 /** A cache with A, B and C in it, of which the old commit names A and B, and the new one B. */
@@ -153,7 +160,7 @@ test('gc removes catalogs that nothing shows and nobody has used for a month, an
   t.false(existsSync(damaged));
   for (const commit of [OLD, NEW]) ageDays(catalogPath(root, commit), 31);
   t.is((await clean({ shown: new Set([OLD]) })).catalogs.files, 0);
-  await catalogs.load('o/p', OLD);
+  await catalogs.load('o/p', OLD, 'task-map');
   t.is((await clean()).catalogs.files, 0, 'it was used just now');
   ageDays(catalogPath(root, OLD), 31);
   t.is((await clean()).catalogs.files, 1);

@@ -1,13 +1,14 @@
 import test from 'ava';
 import { pino } from 'pino';
-import { buildCatalog, type Catalog } from '../../src/catalog/catalog.js';
+import type { Catalog } from '../../src/catalog/catalog.js';
 import { CatalogFollower, type CatalogFollowerOptions } from '../../src/daemon/catalog-follower.js';
 import { TmaxError } from '../../src/errors.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
 function catalogOf(digit: string): Catalog {
   const listing = [{ path: 'a.sif', sizeBytes: 1, sha256: digit.repeat(64) }];
   const taskMap = '{"v":{"one":"a.sif"}}';
-  return buildCatalog({ repository: 'o/p', commit: digit.repeat(40), date: new Date(0), taskMap, listing });
+  return taskMapCatalog({ repository: 'o/p', commit: digit.repeat(40), date: new Date(0), taskMap, listing });
 }
 
 const FIRST = catalogOf('1');

@@ -1,6 +1,13 @@
 import test from 'ava';
 import type { BlobAddress, Catalog } from '../../src/catalog/catalog.js';
-import { chooseTasks, countPool, countTasks, type KnownRefusal, listTasks } from '../../src/daemon/coverage.js';
+import {
+  type Coverage,
+  chooseTasks,
+  countPool,
+  countTasks,
+  type KnownRefusal,
+  listTasks,
+} from '../../src/daemon/coverage.js';
 
 function blob(path: string, digit: string): BlobAddress {
   return { repository: 'org/pool', commit: '1'.repeat(40), path, sha256: digit.repeat(64), sizeBytes: 10 };
@@ -12,10 +19,12 @@ function variantOf(name: string, tasks: Record<string, BlobAddress>, unresolvabl
   return { name, tasks: new Map(Object.entries(tasks)), unresolvable: new Map(Object.entries(unresolvable)) };
 }
 
-const CATALOG: Catalog = {
+const CATALOG: Catalog & Pick<Coverage, 'pools'> = {
+  pools: [],
   repository: 'org/pool',
   commit: '1'.repeat(40),
   date: new Date(0),
+  kind: 'task-map',
   variants: new Map([
     ['v', variantOf('v', { one: a, two: b })],
     ['w', variantOf('w', { one: a })],

@@ -1,17 +1,16 @@
 import test from 'ava';
-import { buildCatalog } from '../../src/catalog/catalog.js';
 import { namedBlobs } from '../../src/daemon/named-blobs.js';
 import { buildTree } from '../../src/filesystem/tree.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
-const tree = buildTree(
-  buildCatalog({
-    repository: 'o/p',
-    commit: 'c'.repeat(40),
-    date: new Date(0),
-    taskMap: JSON.stringify({ v: { one: 'x/a.sif', two: 'x/b.sif' }, w: { one: 'x/c.sif', 'odd.sif': 'x/c.sif' } }),
-    listing: ['a', 'b', 'c', 'd'].map((name) => ({ path: `x/${name}.sif`, sizeBytes: 5, sha256: name.repeat(64) })),
-  }),
-);
+const catalog = taskMapCatalog({
+  repository: 'o/p',
+  commit: 'c'.repeat(40),
+  date: new Date(0),
+  taskMap: JSON.stringify({ v: { one: 'x/a.sif', two: 'x/b.sif' }, w: { one: 'x/c.sif', 'odd.sif': 'x/c.sif' } }),
+  listing: ['a', 'b', 'c', 'd'].map((name) => ({ path: `x/${name}.sif`, sizeBytes: 5, sha256: name.repeat(64) })),
+});
+const tree = buildTree([{ name: '', catalog }]);
 const KNOWN = 'e'.repeat(64);
 const UNKNOWN = 'f'.repeat(64);
 const named = (...names: string[]) => namedBlobs(tree, names, (sha256) => sha256 === KNOWN);

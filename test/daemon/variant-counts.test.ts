@@ -4,7 +4,7 @@ import type { BlobAddress, Catalog } from '../../src/catalog/catalog.js';
 import { countTasks, type KnownRefusal, listTasks } from '../../src/daemon/coverage.js';
 import { VariantCounter } from '../../src/daemon/variant-counts.js';
 
-const POOL = { repository: 'org/pool', commit: '1'.repeat(40), problems: [], problemCount: 0 };
+const POOL = { repository: 'org/pool', commit: '1'.repeat(40), pools: [], problems: [], problemCount: 0 };
 const BLOBS = Array.from('abcdef', (digit, index): BlobAddress => {
   return { ...POOL, path: `x/${digit}.sif`, sha256: digit.repeat(64), sizeBytes: 10 + index };
 });

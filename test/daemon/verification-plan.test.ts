@@ -1,11 +1,11 @@
 import test from 'ava';
-import { buildCatalog } from '../../src/catalog/catalog.js';
 import { planVerification } from '../../src/daemon/verification-plan.js';
 import { TmaxError } from '../../src/errors.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
 const COMMIT = 'c'.repeat(40);
 const sha = (digit: string) => digit.repeat(64);
-const catalog = buildCatalog({
+const catalog = taskMapCatalog({
   repository: 'o/p',
   commit: COMMIT,
   date: new Date(0),

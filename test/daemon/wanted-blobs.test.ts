@@ -1,8 +1,8 @@
 import test from 'ava';
-import { buildCatalog } from '../../src/catalog/catalog.js';
 import { wantedBlobs } from '../../src/daemon/wanted-blobs.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
-const catalog = buildCatalog({
+const catalog = taskMapCatalog({
   repository: 'o/p',
   commit: 'c'.repeat(40),
   date: new Date(0),

@@ -1,11 +1,11 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type { BlobState } from '../../src/blobs/blob-report.js';
-import { buildCatalog } from '../../src/catalog/catalog.js';
 import { TmaxError } from '../../src/errors.js';
 import { type Attributes, ROOT_INODE } from '../../src/filesystem/contract.js';
 import { PoolFileSystem } from '../../src/filesystem/pool-file-system.js';
 import { buildTree } from '../../src/filesystem/tree.js';
+import { taskMapCatalog } from '../support/catalogs.js';
 
 const COMMIT = 'c'.repeat(40);
 const PINNED = 'a'.repeat(64);
@@ -26,17 +26,16 @@ const MAP = {
   solvable: { uno: 'images/a.sif', due: 'derived/a__1.sif' },
 };
 
-function treeOf(taskMap: unknown = MAP, listing = LISTING) {
+function treeOf(taskMap: unknown = MAP, listing = LISTING, { commit = COMMIT, date = DATE } = {}) {
   const text = JSON.stringify(taskMap);
-  return buildTree(buildCatalog({ repository: 'o/p', commit: COMMIT, date: DATE, taskMap: text, listing }));
+  const catalog = taskMapCatalog({ repository: 'o/p', commit, date, taskMap: text, listing });
+  return buildTree([{ name: '', catalog }]);
 }
 
-function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}, date = DATE) {
+function fileSystemOf(tree = treeOf(), states: Record<string, BlobState> = {}) {
   const opened: string[] = [];
   const fileSystem = new PoolFileSystem({
     tree,
-    commit: COMMIT,
-    date,
     blobs: {
       open: (address) => {
         opened.push(address.sha256);
@@ -163,7 +162,7 @@ test('extended attributes tell where a blob stands, and why it was refused', (t)
   t.is(read('', 'control'), '/run/x.sock');
   t.deepEqual(
     fileSystem.extendedAttributeNames(walk('solvable/due.sif').inode),
-    ['blob', 'commit', 'pinned', 'sha256', 'state', 'verified'].map((name) => `user.tmaxfs.${name}`),
+    ['blob', 'commit', 'pinned', 'repository', 'sha256', 'state', 'verified'].map((name) => `user.tmaxfs.${name}`),
   );
 });
 
@@ -178,15 +177,7 @@ test('the words of a fetch that failed can be read from the file that was opened
 });
 
 test('a commit from before 1970 is shown as from 1970: the kernel’s protocol has no earlier time', (t) => {
-  const text = JSON.stringify(MAP);
-  const catalog = buildCatalog({
-    repository: 'o/p',
-    commit: COMMIT,
-    date: new Date(-1e12),
-    taskMap: text,
-    listing: LISTING,
-  });
-  const { fileSystem } = fileSystemOf(buildTree(catalog), {}, catalog.date);
+  const { fileSystem } = fileSystemOf(treeOf(MAP, LISTING, { date: new Date(-1e12) }));
   t.is(fileSystem.attributes(ROOT_INODE).modifiedSeconds, 0);
 });
 
@@ -217,8 +208,8 @@ test('whatever the catalog, every listed name looks up to the attributes it was 
 test('another view replaces names, sizes and counts as a whole', (t) => {
   const { fileSystem, walk } = fileSystemOf();
   const before = walk('original/one.sif');
-  const tree = treeOf({ original: { one: 'images_b00/b.sif' }, fresh: { three: 'images/a.sif' } });
-  fileSystem.show({ tree, commit: 'd'.repeat(40), date: new Date('2026-03-04T05:06:07Z') });
+  const next = { commit: 'd'.repeat(40), date: new Date('2026-03-04T05:06:07Z') };
+  fileSystem.show(treeOf({ original: { one: 'images_b00/b.sif' }, fresh: { three: 'images/a.sif' } }, LISTING, next));
   t.deepEqual(names(fileSystem, ROOT_INODE), ['original', 'fresh', 'pool']);
   t.is(walk('fresh/three.sif').inode, before.inode, 'the same image keeps its number');
   t.not(walk('original/one.sif').inode, before.inode);
@@ -232,8 +223,8 @@ test('a file that is open when its name goes is answered for until it is closed 
   const { inode, sizeBytes } = walk('original/one.sif');
   const options = { caller: { uid: 0, gid: 0, pid: 1 }, signal: new AbortController().signal };
   const files = [fileSystem.open(inode, options), fileSystem.open(inode, options)];
-  const tree = treeOf({ original: { two: 'images_b00/b.sif' } }, [listed('images_b00/b.sif', 'b')]);
-  fileSystem.show({ tree, commit: 'd'.repeat(40), date: DATE });
+  const listing = [listed('images_b00/b.sif', 'b')];
+  fileSystem.show(treeOf({ original: { two: 'images_b00/b.sif' } }, listing, { commit: 'd'.repeat(40) }));
   t.throws(() => walk('original/one.sif'), { message: /no "one.sif"/ });
   for (const file of files) {
     t.is(fileSystem.attributes(inode).sizeBytes, sizeBytes);

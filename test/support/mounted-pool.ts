@@ -23,6 +23,10 @@ export interface MountedPoolOptions {
   /** Images, with their content. */
   readonly files: readonly FakeFile[];
   readonly tasks: TaskMap;
+  /** Served beside the pool of those. */
+  readonly more?: readonly FakeRepository[];
+  /** The words that say what is mounted, in the place of that pool. */
+  readonly place?: readonly string[];
   /** Further words of `tmaxfs mount`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
@@ -57,7 +61,7 @@ export class MountedPool {
     const repository: FakeRepository = repositoryOf(POOL_NAME, [taskMapFile(options.tasks), ...options.files], {
       ...(options.readers === undefined ? {} : { readers: options.readers }),
     });
-    const hub = await FakeHub.start({ repositories: [repository], ...options.hub });
+    const hub = await FakeHub.start({ repositories: [repository, ...(options.more ?? [])], ...options.hub });
     const folder = temporaryFolder(t);
     // Whoever opens images below it must be able to enter it.
     chmodSync(folder, 0o755);
@@ -90,8 +94,9 @@ export class MountedPool {
   /** The words of `tmaxfs mount`. */
   get mountCommand(): readonly string[] {
     const { cacheDirectory, logFile, mountpoint } = this;
-    const args = ['--repo', POOL_NAME, '--cache-dir', cacheDirectory, '--log-file', logFile, '--log-level', 'debug'];
-    return ['mount', mountpoint, ...args, ...(this.options.args ?? [])];
+    const { place = ['--repo', POOL_NAME], args = [] } = this.options;
+    const places = ['--cache-dir', cacheDirectory, '--log-file', logFile, '--log-level', 'debug'];
+    return ['mount', mountpoint, ...place, ...places, ...args];
   }
 
   /** What Node runs. */

@@ -5,10 +5,9 @@
 
 import type { BlobCacheCounts } from '../../blobs/blob-report.js';
 import type { ScrubStatistics } from '../../blobs/scrubber.js';
-import type { Catalog } from '../../catalog/catalog.js';
 import type { MountHandle } from '../../fuse/driver.js';
 import type { RequestState } from '../../sources/rate-governor.js';
-import type { FollowReport } from '../catalog-follower.js';
+import type { PoolReport } from '../pools.js';
 import type { Settings } from '../settings.js';
 import type { SourceState } from '../sources.js';
 import type { Measurements } from './measurements.js';
@@ -18,9 +17,8 @@ import type { Counted, CountTally, HistogramTally, Labels } from './tallies.js';
 /** What is looked at in one scrape: all of it from memory. */
 export interface MetricParts {
   readonly version: string;
-  readonly settings: Pick<Settings, 'revision' | 'verifyLevel'>;
-  readonly catalog: Catalog;
-  readonly follow: FollowReport;
+  readonly settings: Pick<Settings, 'verifyLevel'>;
+  readonly pools: readonly PoolReport[];
   readonly counts: BlobCacheCounts;
   readonly diskAvailableBytes: number;
   readonly reserveFreeBytes: number;
@@ -45,28 +43,39 @@ export const FAMILIES: readonly Family[] = [
   info('tmaxfs_build_info', 'Always 1; the version of tmaxfs and of Node.', ({ version }) => {
     return { version, node: process.versions.node };
   }),
-  info('tmaxfs_mount_info', 'Always 1; what is mounted, and how.', ({ catalog, settings, mount }) => ({
-    repository: catalog.repository,
-    revision: settings.revision,
-    commit: catalog.commit,
-    driver: mount.driver,
-    passthrough: String(mount.passthrough),
-    verify_level: settings.verifyLevel,
-  })),
+  gauges('tmaxfs_mount_info', 'Always 1; what is mounted, and how.', ({ pools, settings, mount }) =>
+    pools.map((pool) => ({
+      labels: {
+        ...poolLabel(pool),
+        repository: pool.repository,
+        revision: pool.revision,
+        commit: pool.commit,
+        driver: mount.driver,
+        passthrough: String(mount.passthrough),
+        verify_level: settings.verifyLevel,
+      },
+      value: 1,
+    })),
+  ),
 
-  gauge('tmaxfs_catalog_commit_timestamp_seconds', 'Date of the commit that is shown.', ({ catalog }) => {
-    return catalog.date.getTime() / 1000;
-  }),
+  gauges('tmaxfs_catalog_commit_timestamp_seconds', 'Date of the commit that is shown.', (parts) =>
+    ofPools(parts, ({ commitDate }) => Date.parse(commitDate) / 1000),
+  ),
   gauges(
     'tmaxfs_catalog_checked_timestamp_seconds',
     'When the revision was last resolved anew; absent before that.',
-    ({ follow }) => (follow.checkedAt === null ? [] : one(Date.parse(follow.checkedAt) / 1000)),
+    (parts) =>
+      ofPools(parts, ({ follow: { checkedAt } }) => (checkedAt === null ? undefined : Date.parse(checkedAt) / 1000)),
   ),
-  gauge('tmaxfs_catalog_failed', '1 where the last look for a newer commit has led to nothing, else 0.', ({ follow }) =>
-    Number(follow.failure !== null),
+  gauges('tmaxfs_catalog_failed', '1 where the last look for a newer commit has led to nothing, else 0.', (parts) =>
+    ofPools(parts, ({ follow }) => Number(follow.failure !== null)),
   ),
-  gauge('tmaxfs_catalog_blobs', 'Distinct images of the commit that is shown.', ({ catalog }) => catalog.blobs.size),
-  gauge('tmaxfs_catalog_problems', 'Tasks and files that were left out of it.', ({ catalog }) => catalog.problemCount),
+  gauges('tmaxfs_catalog_blobs', 'Distinct images of the commit that is shown.', (parts) =>
+    ofPools(parts, ({ blobs }) => blobs),
+  ),
+  gauges('tmaxfs_catalog_problems', 'Tasks and files that were left out of it.', (parts) =>
+    ofPools(parts, ({ problems }) => problems),
+  ),
 
   histogram(
     'tmaxfs_open_wait_seconds',
@@ -209,6 +218,18 @@ function histogram(name: string, help: string, tally: (measurements: Measurement
 
 function one(value: number): readonly Counted[] {
   return [{ labels: {}, value }];
+}
+
+/** Of several pools each has its name. */
+function poolLabel({ name }: PoolReport): Labels {
+  return name === '' ? {} : { pool: name };
+}
+
+function ofPools({ pools }: MetricParts, value: (pool: PoolReport) => number | undefined): readonly Counted[] {
+  return pools.flatMap((pool) => {
+    const counted = value(pool);
+    return counted === undefined ? [] : [{ labels: poolLabel(pool), value: counted }];
+  });
 }
 
 function labelled(label: string, values: Readonly<Record<string, number>>): readonly Counted[] {

@@ -4,6 +4,7 @@
  */
 
 import * as v from 'valibot';
+import type { PoolChoice } from '../../daemon/pool-choices.js';
 import { wordsOf } from '../../errors.js';
 import type { HttpReply } from '../../sources/http-client.js';
 import { statusError } from '../../sources/hub-errors.js';
@@ -34,14 +35,15 @@ export async function hub(machine: Machine, signal: AbortSignal): Promise<readon
     return [error(wordsOf(thrown), 'no mount starts with it', null)];
   }
   try {
-    return await walk(machine, session);
+    const remarks: Remark[] = [];
+    for (const pool of machine.settings.pools) remarks.push(...(await walk(pool, session)));
+    return remarks;
   } finally {
     await session.close();
   }
 }
 
-async function walk({ settings }: Machine, session: HubSession): Promise<readonly Remark[]> {
-  const { repository, revision } = settings;
+async function walk({ repository, revision }: PoolChoice, session: HubSession): Promise<readonly Remark[]> {
   const remarks: Remark[] = [];
   const base = `${endpointText(session.endpoint)}/api/datasets/${repository}`;
   const hasToken = (await session.token().catch(() => undefined)) !== undefined;
