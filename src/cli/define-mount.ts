@@ -43,24 +43,30 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
       listOption(
         '--source <place>',
         'where images are fetched from, several in the order in which they are asked: "hub"; "dir:/path" with the ' +
-          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; or a URL with {sha256} or {path} ' +
-          'in it (default: hub)',
-        /hub|dir:|https?:/,
+          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; "oci://host/name", a registry; ' +
+          'or a URL with {sha256} or {path} in it (default: hub)',
+        /hub|dir:|oci(?:\+http)?:|https?:/,
       ),
     )
     .addOption(
       listOption(
         '--publish <place>',
-        'where fetched and proven images are written to, for other nodes: "dir:/path", a directory that they share; it is ' +
-          'also asked first for images, unless --source names it (default: nowhere)',
-        /dir:/,
+        'where fetched and proven images are written to, for other nodes: "dir:/path", a directory that they share, or ' +
+          '"oci://host/name", a registry; each is also asked first for images, unless --source names it (default: nowhere)',
+        /dir:|oci(?:\+http)?:/,
       ),
     )
     .addOption(
-      option('--publish-reserve <size>', 'what publishing leaves free there, bytes or share of the disk').default('5%'),
+      option(
+        '--publish-reserve <size>',
+        'what publishing leaves free in directories, bytes or share of the disk',
+      ).default('5%'),
     )
     .addOption(
-      option('--publish-size <size>', 'most that all images there may take (default: what the reserve leaves)'),
+      option(
+        '--publish-size <size>',
+        'most that all images in a directory may take (default: what the reserve leaves)',
+      ),
     )
     .addOption(option('--open-timeout <duration>', 'how long an open waits for its image').default('540'))
     .addOption(

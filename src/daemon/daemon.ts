@@ -187,7 +187,7 @@ async function startDaemon(
   const opened = await openSources(settings, governor, log);
   const sources = opened.map(({ source }) => measuredSource(source, measurements));
   for (const source of sources) closers.add(() => source.close());
-  const destinations = await openDestinations(settings);
+  const destinations = await openDestinations(settings, log);
   for (const destination of destinations) closers.add(() => destination.close());
   const verifier = new Verifier({ threads: settings.verifyThreads });
   closers.add(() => verifier.close());

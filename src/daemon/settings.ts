@@ -9,6 +9,7 @@ import { availableParallelism, homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { TmaxError } from '../errors.js';
+import { parseRegistry, type Registry } from '../sources/registry.js';
 import { parseUrlTemplate } from '../sources/url-template.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
@@ -100,6 +101,8 @@ export interface Settings {
   readonly endpoint: string;
   readonly token: TokenPlaces;
   readonly proxy: ProxySettings;
+  /** Where "docker login" keeps who may ask registries. */
+  readonly registryLogins: string;
   /** Bundle of certificates that are trusted besides Node's own. */
   readonly caFile: string | undefined;
 }
@@ -120,10 +123,11 @@ export interface ProxySettings {
 export type SourceChoice =
   | { readonly kind: 'hub' }
   | { readonly kind: 'directory'; readonly folder: string }
-  | { readonly kind: 'template'; readonly template: string };
+  | { readonly kind: 'template'; readonly template: string }
+  | { readonly kind: 'registry'; readonly registry: Registry };
 
 /** Those sources that can be written to, too. */
-export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'directory' }>;
+export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'directory' | 'registry' }>;
 
 export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
 export type Driver = (typeof DRIVERS)[number];
@@ -143,6 +147,7 @@ const MAX_CONNECTIONS = 64;
 const MAX_FETCHES = 256;
 /** Each has threads and metrics of its own. */
 const MAX_SOURCES = 16;
+const REGISTRY = /^oci(\+http)?:/;
 const YES = new Set(['1', 'on', 'yes', 'true']);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -198,6 +203,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     endpoint: readEndpoint(environment),
     token: tokenPlaces(environment),
     proxy: proxySettings(environment),
+    registryLogins: join(nonEmpty(environment['DOCKER_CONFIG']) ?? join(homeOf(environment), '.docker'), 'config.json'),
     caFile: nonEmpty(environment['SSL_CERT_FILE']),
   };
 }
@@ -242,12 +248,13 @@ function parseSource(word: string): SourceChoice {
   if (word === 'hub') return { kind: 'hub' };
   const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
   if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
+  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
   if (/^https?:/i.test(word)) {
     parseUrlTemplate(word);
     return { kind: 'template', template: word };
   }
   const shown = word.includes('@') ? 'this' : `"${word}"`;
-  const message = `--source takes "hub", "dir:/path" or an http(s) URL with {sha256} or {path} in it, not ${shown}`;
+  const message = `--source takes "hub", "dir:/path", "oci://host/name" or an http(s) URL with {sha256} or {path} in it, not ${shown}`;
   throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
@@ -260,6 +267,8 @@ export function sourceName(choice: SourceChoice): string {
       return `dir:${choice.folder}`;
     case 'template':
       return parseUrlTemplate(choice.template).shown;
+    case 'registry':
+      return choice.registry.shown;
   }
 }
 
@@ -274,7 +283,11 @@ function parseDestinations(words: readonly string[]): readonly DestinationChoice
 export function parseDestination(word: string): DestinationChoice {
   const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
   if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--publish dir:') };
-  throw new TmaxError('EINVAL', `--publish takes "dir:/path", not "${word}"`, { source: 'settings' });
+  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
+  const shown = word.includes('@') ? 'this' : `"${word}"`;
+  throw new TmaxError('EINVAL', `--publish takes "dir:/path" or "oci://host/name", not ${shown}`, {
+    source: 'settings',
+  });
 }
 
 /** What is published somewhere is looked for there first, unless it has a place in the order of its own. */

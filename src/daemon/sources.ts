@@ -8,6 +8,7 @@ import { RemoteSource } from '../sources/remote-source.js';
 import type { Source } from '../sources/source.js';
 import { type HealthReport, SourceHealth } from '../sources/source-health.js';
 import { hubSettings, remoteSettings } from './hub-settings.js';
+import { registrySecret } from './registry-secret.js';
 import { type Settings, type SourceChoice, sourceName } from './settings.js';
 
 export interface OpenedSource {
@@ -69,6 +70,16 @@ async function open(
       return {
         source: new RemoteSource(identity, remoteSettings(settings, log), governor),
         requests: () => governor.states(['storage']),
+      };
+    }
+    case 'registry': {
+      const { registry } = choice;
+      const governor = new RateGovernor();
+      const secret = registrySecret(settings.registryLogins, registry);
+      const identity = { name: registry.shown, locator: { kind: 'registry', registry }, secret } as const;
+      return {
+        source: new RemoteSource(identity, remoteSettings(settings, log), governor),
+        requests: () => governor.states(['api', 'storage']),
       };
     }
   }

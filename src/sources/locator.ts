@@ -5,6 +5,9 @@ import type { HttpClient } from './http-client.js';
 import { HubHttp } from './hub-http.js';
 import { HubLocation } from './hub-location.js';
 import type { RateGovernor } from './rate-governor.js';
+import type { Registry } from './registry.js';
+import { RegistryLocation } from './registry-location.js';
+import { RegistryLogin } from './registry-login.js';
 import type { BlobAddress } from './source.js';
 import { SourceHttp } from './source-http.js';
 import { TemplateLocation } from './template-location.js';
@@ -15,7 +18,8 @@ export type LocatorSettings =
   /** `endpoint`: as HF_ENDPOINT has it. */
   | { readonly kind: 'hub'; readonly endpoint: string }
   /** `name`: of the source, for messages. */
-  | { readonly kind: 'template'; readonly name: string; readonly template: string };
+  | { readonly kind: 'template'; readonly name: string; readonly template: string }
+  | { readonly kind: 'registry'; readonly registry: Registry };
 
 export interface LocatorTools {
   readonly client: HttpClient;
@@ -41,6 +45,12 @@ export function createLocator(settings: LocatorSettings, tools: LocatorTools): L
       const template = parseUrlTemplate(settings.template);
       const http = new SourceHttp(tools);
       return { locate: (blob) => new TemplateLocation(http, settings.name, template, blob) };
+    }
+    case 'registry': {
+      const { registry } = settings;
+      const http = new SourceHttp(tools);
+      const parts = { registry, http, login: new RegistryLogin(registry, http, 'pull') };
+      return { locate: (blob, secret) => new RegistryLocation(parts, blob, secret) };
     }
   }
 }

@@ -114,7 +114,7 @@ export class RemoteSource implements Source {
 }
 
 /** Plain data alone, for the threads. */
-function httpSettings(settings: RemoteSourceSettings): HttpSettings {
+export function httpSettings(settings: RemoteSourceSettings): HttpSettings {
   const { userAgent, proxy, caFile } = settings;
   const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
   const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };

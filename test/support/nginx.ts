@@ -54,7 +54,7 @@ export async function startNginx(folder: string, port: number, servers: string):
     detached: true,
   });
   const exited = once(child, 'exit');
-  await answers(port);
+  await isListening(port, 'nginx');
   const signal = (name: NodeJS.Signals): void => {
     if (child.pid !== undefined) process.kill(-child.pid, name);
   };
@@ -78,7 +78,8 @@ function parseLine(line: string): NginxRequest {
   return { server, method, uri, status, range, authorization };
 }
 
-async function answers(port: number): Promise<void> {
+/** Resolves once somebody answers at a port of loopback. `program`: who is to. */
+export async function isListening(port: number, program: string): Promise<void> {
   const endMs = performance.now() + START_LIMIT_MS;
   while (performance.now() < endMs) {
     const socket = connect(port, '127.0.0.1');
@@ -90,7 +91,7 @@ async function answers(port: number): Promise<void> {
     if (isConnected) return;
     await delay(20);
   }
-  throw new Error(`nginx does not answer at port ${port}: is it installed?`);
+  throw new Error(`${program} does not answer at port ${port}: is it installed?`);
 }
 
 /** A port of loopback that is free at this moment. */
