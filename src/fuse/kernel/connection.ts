@@ -12,6 +12,7 @@ import { systemErrorCode, TmaxError } from '../../errors.js';
 import type { FileSystem } from '../../filesystem/contract.js';
 import type { Negotiated } from '../protocol/negotiation.js';
 import { opcodeName } from '../protocol/requests.js';
+import { AdaptivePolling } from './adaptive-polling.js';
 import { HIGH_DESCRIPTORS, LOWEST_HANDLE } from './high-descriptors.js';
 import { createMailboxMemory, Doorbell, Mailbox } from './mailbox.js';
 import { Passthrough } from './passthrough.js';
@@ -48,6 +49,7 @@ export class Connection {
   readonly #mailboxes: Mailbox[] = [];
   readonly #doorbellMemory = Doorbell.createMemory();
   readonly #doorbell = new Doorbell(this.#doorbellMemory);
+  readonly #polling = new AdaptivePolling();
   readonly #passthrough: Passthrough;
 
   constructor(options: ConnectionOptions) {
@@ -129,7 +131,7 @@ export class Connection {
       trackUnmanagedFds: false,
     });
     worker.on('message', (message: ReaderMessage) => {
-      if (message === 'mail') this.#handleMail();
+      if (message === 'mail') this.#wake();
       else this.#log.error({ reason: message.readError }, 'a file of the cache could not be read');
     });
     worker.on('error', (error) => this.#log.error({ err: error }, 'a reading thread failed'));
@@ -138,12 +140,18 @@ export class Connection {
     });
   }
 
+  #wake(): void {
+    this.#polling.wakes();
+    this.#handleMail();
+  }
+
   #handleMail(): void {
     for (const mailbox of this.#mailboxes) mailbox.take(MESSAGES_PER_TURN, (message) => this.session.handle(message));
-    if (this.#hasMail()) {
+    if (this.#hasMail() || this.#polling.poll(() => this.#hasMail())) {
       setImmediate(() => this.#handleMail());
       return;
     }
+    this.#polling.sleeps();
     this.#doorbell.prepareToSleep();
     // What came between the last look and going to sleep has not rung, or has: then its 'mail' message is on its way.
     if (this.#hasMail() && this.#doorbell.takeSleep()) setImmediate(() => this.#handleMail());
