@@ -37,7 +37,7 @@ async function startCache(
   const folder = temporaryFolder(t);
   const port = await freePort();
   mkdirSync(disk ?? join(folder, 'cache'), { recursive: true });
-  const nginx = await startNginx(folder, port, hubCacheFile(folder, port, pool.hub, disk));
+  const nginx = await startNginx(folder, port, hubCacheFile(folder, `127.0.0.1:${port}`, pool.hub, disk));
   t.teardown(() => nginx.stop());
   return { ...nginx, origin: `http://127.0.0.1:${port}` };
 }

@@ -8,6 +8,7 @@ import { gzipSync } from 'node:zlib';
 import anyTest from 'ava';
 import type { FakeFile } from '../../src/demo/fake-hub-repository.js';
 import { Cluster } from './cluster.js';
+import { eventually } from './mount-client.js';
 import { SharedLifetime } from './shared-lifetime.js';
 import { canMakeSite, type Machine } from './site.js';
 import { contentOf } from './small-pool.js';
@@ -18,6 +19,8 @@ export interface Engine {
   readonly disk: string;
   /** Words of `tmaxfs mount`. */
   readonly words: readonly string[];
+  /** Whether only one node fetches what several want in one moment; else one fetches all before the others ask. */
+  readonly hasTurns: boolean;
   /** Lets it have this in the place of an image, from now on. */
   plant(file: FakeFile, bytes: Buffer, lie: Lie): Promise<void>;
 }
@@ -54,6 +57,13 @@ export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => 
     shared = { cluster, engine };
     await cluster.mount(engine.words);
     const files = cluster.files.slice(0, IMAGES);
+    if (!engine.hasTurns) {
+      const [first] = cluster.nodes;
+      t.deepEqual(await first?.open(files, cluster.files), []);
+      await eventually('the first node has published them', async () => {
+        return (await first?.status())?.publishing.every(({ published }) => published === IMAGES) || undefined;
+      });
+    }
     t.deepEqual(await cluster.open(files), []);
     const { resolver, storage } = cluster.hits();
     for (const hits of [resolver, storage]) {

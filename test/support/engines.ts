@@ -9,20 +9,25 @@ import type { Fault } from '../../src/demo/fake-hub-faults.js';
 import type { Cluster } from './cluster.js';
 import type { Engine, Lie } from './cluster-trials.js';
 import { eventually } from './mount-client.js';
+import { hubCacheFile } from './nginx-file.js';
 import type { Machine } from './site.js';
 
 const NGINX_PORT = 80;
 const GLUSTER_PORT = 24_007;
+const REGISTRY_PORT = 5000;
+const REPOSITORY = 'pool/images';
 const DISK_BYTES = 64 * 2 ** 20;
 
 const isInstalled = (program: string, ...args: string[]) => !execaSync(program, args, { reject: false }).failed;
 
 export const hasNginx = isInstalled('nginx', '-v');
+export const hasRegistry = isInstalled('docker-registry', '--version');
 export const hasGluster = isInstalled('glusterfsd', '--version') && isInstalled('glusterfs', '--version');
 
-/** An nginx that keeps what it has fetched from the Hub. */
+/** An nginx that keeps what it has fetched from the Hub, by the configuration of docs/cluster. */
 export async function startNginxCache(cluster: Cluster): Promise<Engine> {
   const { machine, disk, folder } = await engineMachine(cluster, 'nginx');
+  await machine.must(['mkdir', join(disk, 'cache')]);
   const temporary = ['client_body', 'fastcgi', 'uwsgi', 'scgi', 'proxy'];
   const configuration = join(folder, 'nginx.conf');
   writeFileSync(
@@ -32,20 +37,7 @@ export async function startNginxCache(cluster: Cluster): Promise<Engine> {
     http {
       access_log off;
       ${temporary.map((name) => `${name}_temp_path ${disk}/${name};`).join(' ')}
-      proxy_cache_path ${disk}/cache levels=1:2 keys_zone=images:1m use_temp_path=off;
-      server {
-        listen ${machine.address}:${NGINX_PORT};
-        location / {
-          proxy_cache images; proxy_cache_key $uri; proxy_cache_valid 200 1d; proxy_ignore_headers Cache-Control Expires Set-Cookie Vary;
-          proxy_cache_lock on; proxy_cache_lock_timeout 1h; proxy_cache_lock_age 1h;
-          proxy_pass http://127.0.0.1:8081;
-        }
-      }
-      server {
-        listen 127.0.0.1:8081;
-        location / { proxy_pass ${cluster.hub.endpoint}; proxy_intercept_errors on; error_page 302 307 = @storage; }
-        location @storage { set $place $upstream_http_location; proxy_pass $place; }
-      }
+      ${hubCacheFile(folder, String(NGINX_PORT), cluster.hub, `${disk}/cache`)}
     }`,
   );
   await machine.start(['nginx', '-c', configuration], join(folder, 'output'));
@@ -55,6 +47,7 @@ export async function startNginxCache(cluster: Cluster): Promise<Engine> {
     machine,
     disk,
     words: ['--source', source, '--source', 'hub'],
+    hasTurns: true,
     // It is the first to ask for the image, and keeps what it is given.
     plant: async (file, bytes, lie) => {
       cluster.hub.fault({ server: 'cdn', path: file.path, fault: NGINX_LIES[lie](bytes) });
@@ -95,10 +88,42 @@ export async function startSharedFolder(cluster: Cluster): Promise<Engine & { re
     disk,
     path,
     words: ['--publish', `dir:${path}`],
+    hasTurns: true,
     plant: async ({ sha256 }, bytes) => {
       const place = join(brick, 'blobs', sha256.slice(0, 2), sha256);
       writeFileSync(join(folder, 'planted'), bytes);
       await machine.must(['install', '-D', join(folder, 'planted'), place]);
+    },
+  };
+}
+
+/** A registry to which nodes publish. */
+export async function startRegistry(cluster: Cluster): Promise<Engine> {
+  const { machine, disk, folder } = await engineMachine(cluster, 'registry');
+  const configuration = join(folder, 'config.yml');
+  writeFileSync(
+    configuration,
+    `version: 0.1
+log: { level: error, accesslog: { disabled: true } }
+storage: { filesystem: { rootdirectory: ${disk} } }
+http: { addr: ":${REGISTRY_PORT}" }\n`,
+  );
+  await machine.start(['docker-registry', 'serve', configuration], join(folder, 'output'));
+  await answers(machine.address, REGISTRY_PORT);
+  const storage = join(disk, 'docker', 'registry', 'v2');
+  return {
+    machine,
+    disk,
+    words: ['--publish', `oci+http://${machine.address}:${REGISTRY_PORT}/${REPOSITORY}`],
+    hasTurns: false,
+    plant: async ({ sha256 }, bytes) => {
+      const place = (...segments: string[]) => join(storage, ...segments);
+      writeFileSync(join(folder, 'data'), bytes);
+      writeFileSync(join(folder, 'link'), `sha256:${sha256}`);
+      const data = place('blobs', 'sha256', sha256.slice(0, 2), sha256, 'data');
+      const link = place('repositories', REPOSITORY, '_layers', 'sha256', sha256, 'link');
+      await machine.must(['install', '-D', join(folder, 'data'), data]);
+      await machine.must(['install', '-D', join(folder, 'link'), link]);
     },
   };
 }

@@ -13,10 +13,10 @@ export function nginxFile(name: string, places: Readonly<Record<string, string>>
   return text;
 }
 
-/** The read-through cache, before a fake Hub and its storage, in a folder. */
+/** The read-through cache, before a fake Hub and its storage, in a folder. `listen`: as nginx takes it. */
 export function hubCacheFile(
   folder: string,
-  port: number,
+  listen: string,
   hub: { readonly endpoint: string; readonly cdnOrigin: string },
   cacheFolder = `${folder}/cache`,
 ): string {
@@ -24,7 +24,7 @@ export function hubCacheFile(
   return nginxFile('nginx-hub-cache.conf', {
     'https://huggingface.co': hub.endpoint,
     '^https://([a-z0-9-]+\\.)*(hf\\.co|huggingface\\.co)/': `^${pattern}/`,
-    'listen 80;': `listen 127.0.0.1:${port};`,
+    'listen 80;': `listen ${listen};`,
     '/run/nginx-tmaxfs': `${folder}/nginx-tmaxfs`,
     '/var/cache/nginx': cacheFolder,
     'min_free=20g ': '',
