@@ -44,8 +44,8 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
         '--source <place>',
         'where images are fetched from, several in the order in which they are asked: "hub"; "dir:/path" with the ' +
           'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; "oci://host/name", a registry; ' +
-          'or a URL with {sha256} or {path} in it (default: hub)',
-        /hub|dir:|oci(?:\+http)?:|https?:/,
+          'a URL with {sha256} or {path} in it; or "dragonfly://host:port", the HTTP proxy of a Dragonfly daemon (default: hub)',
+        /hub|dir:|oci(?:\+http)?:|https?:|dragonfly:/,
       ),
     )
     .addOption(

@@ -124,7 +124,9 @@ export type SourceChoice =
   | { readonly kind: 'hub' }
   | { readonly kind: 'directory'; readonly folder: string }
   | { readonly kind: 'template'; readonly template: string }
-  | { readonly kind: 'registry'; readonly registry: Registry };
+  | { readonly kind: 'registry'; readonly registry: Registry }
+  /** `proxy`: `http://host:port`; without a template the Hub's own URLs are fetched through it. */
+  | { readonly kind: 'dragonfly'; readonly proxy: string; readonly template: string | undefined };
 
 /** Those sources that can be written to, too. */
 export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'directory' | 'registry' }>;
@@ -253,8 +255,13 @@ function parseSource(word: string): SourceChoice {
     parseUrlTemplate(word);
     return { kind: 'template', template: word };
   }
+  const [, address, template] = /^dragonfly:\/\/([^/@?#{}]+)(?:\/(https?:.+)?)?$/i.exec(word) ?? [];
+  if (address !== undefined && URL.canParse(`http://${address}`)) {
+    if (template !== undefined) parseUrlTemplate(template);
+    return { kind: 'dragonfly', proxy: `http://${address}`, template };
+  }
   const shown = word.includes('@') ? 'this' : `"${word}"`;
-  const message = `--source takes "hub", "dir:/path", "oci://host/name" or an http(s) URL with {sha256} or {path} in it, not ${shown}`;
+  const message = `--source takes "hub", "dir:/path", "oci://host/name", an http(s) URL with {sha256} or {path} in it, or "dragonfly://host:port", not ${shown}`;
   throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
@@ -269,6 +276,11 @@ export function sourceName(choice: SourceChoice): string {
       return parseUrlTemplate(choice.template).shown;
     case 'registry':
       return choice.registry.shown;
+    case 'dragonfly': {
+      const { proxy, template } = choice;
+      const behind = template === undefined ? '' : `/${parseUrlTemplate(template).shown}`;
+      return `${proxy.replace('http:', 'dragonfly:')}${behind}`;
+    }
   }
 }
 

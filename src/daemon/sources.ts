@@ -4,7 +4,7 @@ import type { Logger } from 'pino';
 import { DirectorySource } from '../sources/directory-source.js';
 import { HubSource } from '../sources/hub-source.js';
 import { RateGovernor, type RequestState } from '../sources/rate-governor.js';
-import { RemoteSource } from '../sources/remote-source.js';
+import { type RemoteIdentity, RemoteSource, type RemoteSourceSettings } from '../sources/remote-source.js';
 import type { Source } from '../sources/source.js';
 import { type HealthReport, SourceHealth } from '../sources/source-health.js';
 import { hubSettings, remoteSettings } from './hub-settings.js';
@@ -64,13 +64,16 @@ async function open(
       };
     case 'template': {
       const name = sourceName(choice);
-      const governor = new RateGovernor();
       const locator = { kind: 'template', name, template: choice.template } as const;
-      const identity = { name, locator, secret: async () => undefined };
-      return {
-        source: new RemoteSource(identity, remoteSettings(settings, log), governor),
-        requests: () => governor.states(['storage']),
-      };
+      return remote({ name, locator, secret: noSecret }, remoteSettings(settings, log));
+    }
+    case 'dragonfly': {
+      const name = sourceName(choice);
+      const { proxy, template = `${settings.endpoint}/datasets/{repo}/resolve/{commit}/{path}` } = choice;
+      const locator = { kind: 'dragonfly', name, template } as const;
+      // It fetches a blob from several peers by itself, and the token is not for it.
+      const identity = { name, locator, secret: noSecret, isOneStream: true };
+      return remote(identity, { ...remoteSettings(settings, log), proxy: undefined, forwardProxy: proxy });
     }
     case 'registry': {
       const { registry } = choice;
@@ -83,4 +86,13 @@ async function open(
       };
     }
   }
+}
+
+function remote(identity: RemoteIdentity, settings: RemoteSourceSettings): OpenedSource {
+  const governor = new RateGovernor();
+  return { source: new RemoteSource(identity, settings, governor), requests: () => governor.states(['storage']) };
+}
+
+async function noSecret(): Promise<undefined> {
+  return undefined;
 }

@@ -9,17 +9,29 @@ import { type HttpProxy, type ProxySettings, proxyFor, proxyUrl } from './proxy.
 export interface ConnectionSettings {
   readonly connectTimeoutMs: number;
   readonly proxy?: ProxySettings | undefined;
+  /**
+   * `http://host:port` of an HTTP proxy that every request goes to as a whole URL, those of https too, for it to fetch by itself
+   * (absolute-form, RFC 9112, 3.2.2). In the place of `proxy`.
+   */
+  readonly forwardProxy?: string | undefined;
   /** PEM bundle that takes the place of the built-in authorities, as SSL_CERT_FILE does elsewhere. */
   readonly caFile?: string | undefined;
 }
 
 export interface Route {
   readonly dispatcher: Dispatcher;
-  readonly proxy: HttpProxy | undefined;
+  /** The server that is connected to, or that a proxy is to connect to. */
+  readonly origin: string;
+  /** The target of the request. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** What to look at first where nothing comes. */
+  readonly where: string;
 }
 
 export class Dispatchers {
   readonly #proxySettings: ProxySettings | undefined;
+  readonly #forwardProxy: string | undefined;
   readonly #options: Agent.Options;
   readonly #direct: Agent;
   readonly #proxies = new Map<string, ProxyAgent>();
@@ -27,8 +39,9 @@ export class Dispatchers {
   /** Errors: EINVAL a proxy that is no URL, an unreadable certificate file. */
   constructor(settings: ConnectionSettings) {
     checkConnectionSettings(settings);
-    const { connectTimeoutMs, proxy, caFile } = settings;
+    const { connectTimeoutMs, proxy, forwardProxy, caFile } = settings;
     this.#proxySettings = proxy;
+    this.#forwardProxy = forwardProxy;
     const connect = {
       timeout: connectTimeoutMs,
       autoSelectFamily: true,
@@ -42,8 +55,19 @@ export class Dispatchers {
 
   /** How a URL is reached. */
   route(url: URL): Route {
+    const { origin, host } = url;
+    const path = url.pathname + url.search;
+    if (this.#forwardProxy !== undefined) {
+      const where = `the proxy ${this.#forwardProxy} leads nowhere for ${origin}`;
+      const target = { origin: this.#forwardProxy, path: origin + path, headers: { host } };
+      return { dispatcher: this.#direct, where, ...target };
+    }
     const proxy = proxyFor(url, this.#proxySettings);
-    return { proxy, dispatcher: proxy === undefined ? this.#direct : this.#proxyAgent(proxy) };
+    if (proxy === undefined) {
+      return { dispatcher: this.#direct, origin, path, headers: {}, where: `${host} can't be reached` };
+    }
+    const where = `${proxy.variable} (${proxy.shown}) is set and leads nowhere for ${origin}`;
+    return { dispatcher: this.#proxyAgent(proxy), origin, path, headers: {}, where };
   }
 
   /** Cuts every connection; requests that are under way fail. */

@@ -10,7 +10,6 @@ import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { type ConnectionSettings, Dispatchers } from './dispatchers.js';
 import { aborted, TransientFailure } from './failure.js';
 import { MAX_DISCARDED_BYTES } from './limits.js';
-import type { HttpProxy } from './proxy.js';
 
 export interface HttpSettings extends ConnectionSettings {
   /** From the connection to the first byte of an answer. */
@@ -70,17 +69,19 @@ export class HttpClient {
    */
   get(request: HttpRequest): Promise<HttpReply> {
     if (request.signal.aborted) return Promise.reject(aborted());
-    const { dispatcher, proxy } = this.#dispatchers.route(request.url);
-    const exchange = new Exchange(request, this.#settings, proxy);
-    const headers = { 'user-agent': this.#settings.userAgent, 'accept-encoding': 'identity', ...request.headers };
-    const path = request.url.pathname + request.url.search;
-    dispatcher.dispatch({ origin: request.url.origin, path, method: 'GET', headers }, exchange);
+    const { dispatcher, origin, path, where, headers: routing } = this.#dispatchers.route(request.url);
+    const exchange = new Exchange(request, this.#settings, where);
+    const usual = { 'user-agent': this.#settings.userAgent, 'accept-encoding': 'identity' };
+    dispatcher.dispatch(
+      { origin, path, method: 'GET', headers: { ...usual, ...routing, ...request.headers } },
+      exchange,
+    );
     return exchange.done;
   }
 
   /** The failure of a request that is not even sent, worded as if it had been. */
   unreachable(url: URL, reason: string): TransientFailure {
-    return transportFailure(url, this.#dispatchers.route(url).proxy, reason);
+    return transportFailure(this.#dispatchers.route(url).where, reason);
   }
 
   async close(): Promise<void> {
@@ -93,7 +94,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly done: Promise<HttpReply>;
   readonly #request: HttpRequest;
   readonly #settings: HttpSettings;
-  readonly #proxy: HttpProxy | undefined;
+  readonly #where: string;
   #firstByteTimer: NodeJS.Timeout;
   readonly #onAbort = (): void => this.#fail(aborted());
   #resolve: (reply: HttpReply) => void = () => {};
@@ -109,10 +110,10 @@ class Exchange implements Dispatcher.DispatchHandler {
   /** Resolves when the sink has taken what it was given last. */
   #taken: Promise<void> | undefined;
 
-  constructor(request: HttpRequest, settings: HttpSettings, proxy: HttpProxy | undefined) {
+  constructor(request: HttpRequest, settings: HttpSettings, where: string) {
     this.#request = request;
     this.#settings = settings;
-    this.#proxy = proxy;
+    this.#where = where;
     this.done = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -255,16 +256,12 @@ class Exchange implements Dispatcher.DispatchHandler {
       });
     }
     const detail = code === undefined || reason.includes(code) ? reason : `${reason} (${code})`;
-    return transportFailure(url, this.#proxy, detail, cause);
+    return transportFailure(this.#where, detail, cause);
   }
 }
 
-/** What to look at first comes first: a proxy, if there is one, then the host. Never the query: signatures are secrets. */
-function transportFailure(url: URL, proxy: HttpProxy | undefined, detail: string, cause?: unknown): TransientFailure {
-  const where =
-    proxy === undefined
-      ? `${url.host} can't be reached`
-      : `${proxy.variable} (${proxy.shown}) is set and leads nowhere for ${url.origin}`;
+/** Never with a query in it: signatures are secrets. */
+function transportFailure(where: string, detail: string, cause?: unknown): TransientFailure {
   return new TransientFailure('EHOSTUNREACH', `${where}: ${detail}`, { cause });
 }
 

@@ -1,6 +1,7 @@
 /** The kinds of HTTP sources, by what a fetch thread has to know of each; see `blob-location.ts` for how another one is made. */
 
 import type { BlobLocation } from './blob-location.js';
+import { DragonflyLocation, dragonflyHeaders } from './dragonfly.js';
 import type { HttpClient } from './http-client.js';
 import { HubHttp } from './hub-http.js';
 import { HubLocation } from './hub-location.js';
@@ -18,7 +19,7 @@ export type LocatorSettings =
   /** `endpoint`: as HF_ENDPOINT has it. */
   | { readonly kind: 'hub'; readonly endpoint: string }
   /** `name`: of the source, for messages. */
-  | { readonly kind: 'template'; readonly name: string; readonly template: string }
+  | { readonly kind: 'template' | 'dragonfly'; readonly name: string; readonly template: string }
   | { readonly kind: 'registry'; readonly registry: Registry };
 
 export interface LocatorTools {
@@ -51,6 +52,13 @@ export function createLocator(settings: LocatorSettings, tools: LocatorTools): L
       const http = new SourceHttp(tools);
       const parts = { registry, http, login: new RegistryLogin(registry, http, 'pull') };
       return { locate: (blob, secret) => new RegistryLocation(parts, blob, secret) };
+    }
+    case 'dragonfly': {
+      const template = parseUrlTemplate(settings.template);
+      const http = new SourceHttp(tools);
+      return {
+        locate: (blob) => new DragonflyLocation(http, settings.name, template, blob, dragonflyHeaders(blob)),
+      };
     }
   }
 }

@@ -43,6 +43,8 @@ export interface RemoteIdentity {
   readonly locator: LocatorSettings;
   /** What it is to be asked with, of the moment; see `Locator`. */
   readonly secret: () => Promise<string | undefined>;
+  /** Each blob comes by one request, from its first byte to its last; default: in ranges, over several connections. */
+  readonly isOneStream?: boolean;
 }
 
 export class RemoteSource implements Source {
@@ -50,17 +52,20 @@ export class RemoteSource implements Source {
   readonly health = new SourceHealth();
   readonly perseveres = true;
   readonly #secret: () => Promise<string | undefined>;
+  readonly #isOneStream: boolean;
   readonly #settings: RemoteSourceSettings;
   readonly #threads: FetchThreads;
   #transfers = 0;
 
   /** No thread is started before the first download. Errors: EINVAL proxy or certificate file. */
-  constructor({ name, locator, secret }: RemoteIdentity, settings: RemoteSourceSettings, governor: RateGovernor) {
+  constructor(identity: RemoteIdentity, settings: RemoteSourceSettings, governor: RateGovernor) {
+    const { name, locator, secret, isOneStream = false } = identity;
     const { retry = TRANSFER_RETRY } = settings;
     const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()), idleThreadsMs: idleMs } = settings;
     checkConnectionSettings(settings);
     this.name = name;
     this.#secret = secret;
+    this.#isOneStream = isOneStream;
     this.#settings = settings;
     const http = httpSettings(settings);
     const data = {
@@ -91,7 +96,7 @@ export class RemoteSource implements Source {
         signal: options.signal,
         secret: this.#secret,
         onProgress: options.onProgress,
-        onTail: options.onTail,
+        onTail: this.#isOneStream ? undefined : options.onTail,
         onRetry: (note) => {
           log.info({ source: this.name, path, sha256, ...note }, 'fetching on after a fault');
           options.onRetry?.(note.reason);
@@ -108,6 +113,7 @@ export class RemoteSource implements Source {
 
   /** All that one blob may take while few are fetched; its share of `MAX_CONNECTIONS_IN_ALL` when many are. */
   #connections(): number {
+    if (this.#isOneStream) return 1;
     const { connectionsPerBlob = CONNECTIONS_PER_BLOB } = this.#settings;
     return Math.max(1, Math.min(connectionsPerBlob, Math.floor(MAX_CONNECTIONS_IN_ALL / this.#transfers)));
   }
@@ -115,10 +121,10 @@ export class RemoteSource implements Source {
 
 /** Plain data alone, for the threads. */
 export function httpSettings(settings: RemoteSourceSettings): HttpSettings {
-  const { userAgent, proxy, caFile } = settings;
+  const { userAgent, proxy, forwardProxy, caFile } = settings;
   const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
   const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
-  return { ...deadlines, userAgent, proxy, caFile };
+  return { ...deadlines, userAgent, proxy, forwardProxy, caFile };
 }
 
 function briefly(http: HttpSettings, retry: RetrySettings): Patience {

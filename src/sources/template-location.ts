@@ -17,15 +17,23 @@ const ABSENT: ReadonlySet<number> = new Set([401, 403, 404, 410]);
 
 export class TemplateLocation implements BlobLocation {
   readonly #http: SourceHttp;
-  readonly #name: string;
-  readonly #path: string;
+  protected readonly name: string;
+  protected readonly path: string;
   readonly #url: URL;
+  readonly #headers: Readonly<Record<string, string>>;
 
-  /** Errors: EINVAL a name that can't stand in a URL. */
-  constructor(http: SourceHttp, name: string, template: UrlTemplate, blob: BlobAddress) {
+  /** `headers`: of every request, redirects included. Errors: EINVAL a name that can't stand in a URL. */
+  constructor(
+    http: SourceHttp,
+    name: string,
+    template: UrlTemplate,
+    blob: BlobAddress,
+    headers: Readonly<Record<string, string>> = {},
+  ) {
+    this.#headers = headers;
     this.#http = http;
-    this.#name = name;
-    this.#path = blob.path;
+    this.name = name;
+    this.path = blob.path;
     this.#url = template.urlOf(blob);
   }
 
@@ -34,13 +42,13 @@ export class TemplateLocation implements BlobLocation {
   }
 
   get(request: BytesRequest): Promise<SourceAnswer> {
-    return this.#http.get({ ...request, kind: 'storage' });
+    return this.#http.get({ ...request, headers: { ...this.#headers, ...request.headers }, kind: 'storage' });
   }
 
   async refusal(reply: HttpReply): Promise<TmaxError> {
     const { status } = reply;
-    if (ABSENT.has(status)) return new AbsentBlob(`${this.#path} is not at ${this.#name} (it answers ${status})`);
-    const message = `${this.#name} answers ${status} for ${this.#path}`;
+    if (ABSENT.has(status)) return new AbsentBlob(`${this.path} is not at ${this.name} (it answers ${status})`);
+    const message = `${this.name} answers ${status} for ${this.path}`;
     if (isTransient(status)) return transientStatus(reply, message);
     // No range of it: what lies there is shorter.
     if (status < 400 || status === 416) return new TransientFailure('EBADMSG', message);

@@ -84,10 +84,7 @@ test('sources are asked in the order in which they are named, each once; without
     { kind: 'hub' },
   ]);
   for (const [wrong, words] of [
-    [
-      ['mirror'],
-      /^--source takes "hub", "dir:\/path" or an http\(s\) URL with \{sha256\} or \{path\} in it, not "mirror"$/,
-    ],
+    [['mirror'], /^--source takes "hub", .* or "dragonfly:\/\/host:port", not "mirror"$/],
     [['dir:'], /not "dir:"$/],
     [['hub', 'hub'], /^--source names one twice: hub, hub$/],
     [['dir:/a', 'dir:/a/'], /^--source names one twice/],
@@ -97,6 +94,11 @@ test('sources are asked in the order in which they are named, each once; without
     ],
     [['http://user:SECRET@a/{path}'], /^a URL of --source may hold no user and password$/],
     [['user:SECRET@a/{path}'], /, not this$/],
+    [['dragonfly://user:SECRET@a:1'], /, not this$/],
+    [['dragonfly://'], /, not "dragonfly:\/\/"$/],
+    [['dragonfly://a:b'], /, not "dragonfly:\/\/a:b"$/],
+    [['dragonfly://a:1/http://b/fixed'], /^a URL of --source needs \{sha256\} or \{path\}/],
+    [['dragonfly://a:1', 'dragonfly://a:1/'], /^--source names one twice: dragonfly:\/\/a:1, dragonfly:\/\/a:1$/],
   ] as const) {
     t.throws(() => sources([...wrong]), { message: words });
   }
