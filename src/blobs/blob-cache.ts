@@ -206,6 +206,11 @@ export class BlobCache {
     return this.#options.store.isThere(sha256);
   }
 
+  /** Where a blob lies while it is leased, for readers alone. */
+  pathOf(sha256: string): string {
+    return this.#options.store.layout.blob(sha256);
+  }
+
   /** Whether a blob is never evicted, on disk or not. */
   isPinned(sha256: string): boolean {
     return this.#options.store.pins.has(sha256);

@@ -1,6 +1,7 @@
 /** The commands that say what is wrong. */
 
 import type { Command } from 'commander';
+import { withMountOptions } from './option.js';
 
 /** Adds `doctor`, `probe` and `bugreport`. After `mount`, whose options it takes. */
 export function defineDiagnosis(tmaxfs: Command): void {
@@ -35,13 +36,6 @@ export function defineDiagnosis(tmaxfs: Command): void {
   ).action(async (mountpoint: string | undefined, options) =>
     (await import('./bugreport.js')).bugreportCommand(mountpoint, options, variablesOf(tmaxfs)),
   );
-}
-
-/** So that it looks with the eyes of a daemon that would be started with the same words and variables. */
-function withMountOptions(tmaxfs: Command, command: Command): Command {
-  const mount = tmaxfs.commands.find((one) => one.name() === 'mount');
-  for (const option of mount?.options ?? []) command.addOption(option);
-  return command;
 }
 
 /** The twins of all options of all commands. */

@@ -3,9 +3,16 @@
 import { type Command, Option } from 'commander';
 import { defaultThreads } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
-import { cacheDirectoryOption, DEFAULT_THREADS, poolOptions } from './option.js';
+import { cacheDirectoryOption, DEFAULT_THREADS, poolOptions, withMountOptions } from './option.js';
 
-/** Adds `verify` and `prefetch`. */
+/** Options of `mount` that say where images come from and how they are fetched, proven and written. */
+const FETCHING = new Set(
+  'repo revision pool catalog name cache-dir cache-size reserve-free verify verify-threads source offline publish-reserve publish-size start-timeout connections max-fetches connect-timeout first-byte-timeout idle-timeout min-speed'.split(
+    ' ',
+  ),
+);
+
+/** Adds `verify`, `prefetch` and `seed`. After `mount`, whose options the last takes. */
 export function defineImages(tmaxfs: Command): void {
   const verify = tmaxfs
     .command('verify')
@@ -35,4 +42,18 @@ export function defineImages(tmaxfs: Command): void {
     .action(async (mountpoint: string | undefined, options) =>
       (await import('./prefetch.js')).prefetchCommand(mountpoint, options),
     );
+
+  const seed = tmaxfs
+    .command('seed')
+    .description(
+      'fetch and prove images, and write them to a directory or a registry; needs no mount; exit 1 if any fails',
+    )
+    .requiredOption('--to <place>', 'where they are written: "dir:/path", or "oci://host/name"')
+    .option('--variant <name>', 'all images of this variant, or of all below this folder')
+    .option('--tasks <file>', 'the images of these tasks, one a line; "-" for standard input')
+    .action(async (options) => {
+      const unused = tmaxfs.commands.find((one) => one.name() === 'mount')?.opts() ?? {};
+      await (await import('./seed.js')).seedCommand({ ...unused, ...options });
+    });
+  withMountOptions(tmaxfs, seed, (name) => FETCHING.has(name));
 }

@@ -2,7 +2,7 @@
  * Options as every command has them: each that configures a daemon can be set by an environment variable of the same name too.
  */
 
-import { Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { CATALOG_CHOICES } from '../catalog/build-catalog.js';
 import { DEFAULT_REPOSITORY, DEFAULT_REVISION } from '../daemon/pool-choices.js';
 import { isYes } from '../daemon/settings.js';
@@ -65,6 +65,20 @@ export function listOption(flags: string, description: string, isEntry: RegExp):
     ...previous,
     ...text.split(separator),
   ]);
+}
+
+/**
+ * Gives a command the options of `mount`, which must be defined by then, so that the same words and variables mean the same. `wanted`:
+ * whether it has a use for an option, by its name ("cache-dir"); default: for all.
+ */
+export function withMountOptions(
+  tmaxfs: Command,
+  command: Command,
+  wanted: (name: string) => boolean = () => true,
+): Command {
+  const mount = tmaxfs.commands.find((one) => one.name() === 'mount');
+  for (const one of mount?.options ?? []) if (wanted(one.name())) command.addOption(one);
+  return command;
 }
 
 function twinOf(flags: string): string {

@@ -286,18 +286,18 @@ export function sourceName(choice: SourceChoice): string {
 
 /** Each once. Errors: EINVAL. */
 function parseDestinations(words: readonly string[]): readonly DestinationChoice[] {
-  const choices = words.map(parseDestination);
+  const choices = words.map((word) => parseDestination(word));
   if (new Set(choices.map(sourceName)).size === choices.length) return choices;
   throw new TmaxError('EINVAL', `--publish names one twice: ${words.join(', ')}`, { source: 'settings' });
 }
 
 /** Errors: EINVAL. */
-export function parseDestination(word: string): DestinationChoice {
+export function parseDestination(word: string, option = '--publish'): DestinationChoice {
   const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
-  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--publish dir:') };
+  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, `${option} dir:`) };
   if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
   const shown = word.includes('@') ? 'this' : `"${word}"`;
-  throw new TmaxError('EINVAL', `--publish takes "dir:/path" or "oci://host/name", not ${shown}`, {
+  throw new TmaxError('EINVAL', `${option} takes "dir:/path" or "oci://host/name", not ${shown}`, {
     source: 'settings',
   });
 }
