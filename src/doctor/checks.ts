@@ -9,6 +9,7 @@ import { mounts } from './checks/mounts.js';
 import { node, openFiles, runtimeFolder } from './checks/process.js';
 import { offline, proxies, variables } from './checks/proxy.js';
 import { slurm } from './checks/slurm.js';
+import { sources } from './checks/sources.js';
 import { token } from './checks/token.js';
 import type { Check } from './examine.js';
 
@@ -30,6 +31,7 @@ export const CHECKS: readonly Check[] = [
   { name: 'proxy', look: proxies },
   { name: 'token', look: token },
   { name: 'hub', look: hub },
+  { name: 'sources', look: sources },
   { name: 'updatedb', look: updatedb },
   { name: 'slurm', look: slurm },
   { name: 'mounts', look: mounts },

@@ -106,7 +106,7 @@ function contradictions({ environment }: Machine): readonly Remark[] {
 }
 
 /** Why no connection comes about, or undefined. */
-function connectionFailure({ hostname, port, protocol }: URL): Promise<string | undefined> {
+export function connectionFailure({ hostname, port, protocol }: URL): Promise<string | undefined> {
   const host = hostname.replace(/^\[(.*)\]$/, '$1');
   const socket = connect({ host, port: port === '' ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port) });
   return new Promise<string | undefined>((resolve) => {

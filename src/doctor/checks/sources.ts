@@ -1,0 +1,131 @@
+/**
+ * Each place of `--source` besides the Hub: whether it is there, by the smallest request that its kind takes. What it has is not
+ * looked at: it need not have every image.
+ */
+
+import { pino } from 'pino';
+import { remoteSettings } from '../../daemon/hub-settings.js';
+import { type Settings, type SourceChoice, sourceName } from '../../daemon/settings.js';
+import { wordsOf } from '../../errors.js';
+import { HttpClient, type HttpReply } from '../../sources/http-client.js';
+import { RateGovernor } from '../../sources/rate-governor.js';
+import { baseUrl } from '../../sources/registry.js';
+import { SourceHttp } from '../../sources/source-http.js';
+import { parseUrlTemplate } from '../../sources/url-template.js';
+import { error, note, ok, type Remark, warning } from '../finding.js';
+import type { Machine } from '../machine.js';
+import { runProgram } from '../program.js';
+import { connectionFailure } from './proxy.js';
+
+const CONNECT_LIMIT_MS = 4_000;
+const ANSWER_LIMIT_MS = 5_000;
+/** A folder of a network's disk answers late where it is busy. */
+const FOLDER_LIMIT_MS = 5_000;
+/** An image that there is not. */
+const NO_IMAGE = {
+  repository: 'tmaxfs/doctor',
+  commit: '0'.repeat(40),
+  path: 'tmaxfs-doctor/no-such-image.sif',
+  sha256: '0'.repeat(64),
+  sizeBytes: 1,
+};
+
+export async function sources(machine: Machine, signal: AbortSignal): Promise<readonly Remark[]> {
+  const { settings } = machine;
+  const others = settings.sources.filter(({ kind }) => kind !== 'hub');
+  if (others.length === 0) return [ok('images come from the Hub alone')];
+  const looked = others.map(async (choice) => {
+    if (settings.offline && choice.kind !== 'directory') {
+      return note(`${sourceName(choice)} was not asked`, 'this is offline, as a mount would be');
+    }
+    return look(choice, settings, signal);
+  });
+  return Promise.all(looked);
+}
+
+async function look(choice: SourceChoice, settings: Settings, signal: AbortSignal): Promise<Remark> {
+  const name = sourceName(choice);
+  switch (choice.kind) {
+    case 'hub':
+      return ok('the Hub has a check of its own');
+    case 'directory':
+      return lookAtFolder(name, choice.folder);
+    case 'dragonfly': {
+      const failure = await connectionFailure(new URL(choice.proxy));
+      if (failure === undefined) return ok(`${name} answers`);
+      return unreachable(
+        settings,
+        `${name} leads nowhere: ${failure}`,
+        'start dfdaemon, or name the port of its proxy',
+      );
+    }
+    case 'registry': {
+      const url = baseUrl(choice.registry);
+      return judge(settings, name, url, signal, [200, 401], 'it is no registry of the second version (/v2/)');
+    }
+    case 'template': {
+      const url = parseUrlTemplate(choice.template).urlOf(NO_IMAGE);
+      const words = 'so it says nothing by it, or is broken';
+      return judge(settings, name, url, signal, [401, 403, 404, 410], words);
+    }
+  }
+}
+
+async function lookAtFolder(name: string, folder: string): Promise<Remark> {
+  const { exitCode, isLate } = await runProgram('test', ['-d', folder, '-a', '-x', folder], {
+    timeoutMs: FOLDER_LIMIT_MS,
+  });
+  if (exitCode === 0) return ok(`${name} is there`);
+  const what = isLate
+    ? `${name} does not answer within ${FOLDER_LIMIT_MS / 1000} s`
+    : `${name} is no folder that can be entered`;
+  return error(what, 'a mount does not start without it', `ls -ld ${folder}; mount what is to lie there`);
+}
+
+/** One GET. `expected`: what it may answer for something that it does not have, or does not give to strangers. */
+async function judge(
+  settings: Settings,
+  name: string,
+  url: URL,
+  signal: AbortSignal,
+  expected: readonly number[],
+  otherwise: string,
+): Promise<Remark> {
+  const startedAtMs = performance.now();
+  let reply: HttpReply;
+  try {
+    reply = await get(settings, url, signal);
+  } catch (thrown) {
+    return unreachable(
+      settings,
+      `${name}: ${wordsOf(thrown)}`,
+      `curl -sS -o /dev/null -w '%{http_code}\\n' ${url.origin}`,
+    );
+  }
+  const tookMs = Math.round(performance.now() - startedAtMs);
+  if (expected.includes(reply.status)) return ok(`${name} answers in ${tookMs} ms`);
+  const what = `${name} answers ${reply.status} for what it can't have: ${otherwise}`;
+  return warning(what, 'what is not right there costs an open some seconds, until it is left alone', null);
+}
+
+async function get(settings: Settings, url: URL, signal: AbortSignal): Promise<HttpReply> {
+  const client = new HttpClient({
+    ...remoteSettings(settings, pino({ level: 'silent' })),
+    connectTimeoutMs: CONNECT_LIMIT_MS,
+    headersTimeoutMs: ANSWER_LIMIT_MS,
+    idleTimeoutMs: ANSWER_LIMIT_MS,
+  });
+  const http = new SourceHttp({ client, governor: new RateGovernor(), maxPauseMs: 0 });
+  try {
+    const headers = { range: 'bytes=0-0' };
+    return (await http.get({ url, kind: 'storage', headers, signal, onReply: () => undefined })).reply;
+  } finally {
+    await client.close();
+  }
+}
+
+/** Where there are others, they stand in. */
+function unreachable(settings: Settings, what: string, remedy: string): Remark {
+  if (settings.sources.length === 1) return error(what, 'images come from there alone', remedy);
+  return warning(what, 'an open loses seconds with it, until it is left alone; the next source stands in', remedy);
+}

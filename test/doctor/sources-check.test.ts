@@ -1,0 +1,98 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { createServer as createSocket } from 'node:net';
+import test, { type ExecutionContext } from 'ava';
+import { FakeHub } from '../../src/demo/fake-hub.js';
+import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
+import { sources } from '../../src/doctor/checks/sources.js';
+import { DragonflyProxy } from '../support/dragonfly-proxy.js';
+import { machine } from '../support/machine.js';
+import { freePort } from '../support/nginx.js';
+import { smallPool } from '../support/small-pool.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+const signal = new AbortController().signal;
+
+async function remarksOn(t: ExecutionContext, source: readonly string[], environment: Record<string, string> = {}) {
+  return sources(machine(t, { words: { source }, environment }), signal);
+}
+
+async function answering(t: ExecutionContext, status: number): Promise<string> {
+  const server = createServer((_request, response) => response.writeHead(status).end()).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const address = server.address();
+  return `127.0.0.1:${typeof address === 'object' ? address?.port : 0}`;
+}
+
+test('the Hub alone needs no further look', async (t) => {
+  t.like((await remarksOn(t, ['hub']))[0], { level: 'ok' });
+});
+
+test('every kind of source that is there is sound', async (t) => {
+  const mirror = await FakeHub.start({ repositories: [repositoryOf('test-org/test-pool', smallPool(1).files)] });
+  t.teardown(() => mirror.close());
+  const proxy = await DragonflyProxy.start(t);
+  const folder = temporaryFolder(t);
+  const names = [
+    `dir:${folder}`,
+    `${mirror.endpoint}/datasets/{repo}/resolve/{commit}/{path}`,
+    `http://${await answering(t, 403)}/{sha256}`,
+    `oci://${await answering(t, 401)}/images`,
+    `dragonfly://${proxy.address}`,
+  ];
+  const remarks = await remarksOn(t, [...names, 'hub']);
+  for (const [index, name] of names.entries()) {
+    t.is(remarks[index]?.level, 'ok', remarks[index]?.what);
+    t.true(remarks[index]?.what.startsWith(name));
+  }
+  t.is(mirror.requests.filter(({ server }) => server === 'cdn').length, 0, 'no image is asked for');
+});
+
+test('what is not there is named, with what becomes of it', async (t) => {
+  const port = await freePort();
+  const names = [
+    'dir:/nonexistent',
+    `http://127.0.0.1:${port}/{path}`,
+    `oci://127.0.0.1:${port}/images`,
+    `dragonfly://127.0.0.1:${port}`,
+  ];
+  const remarks = await remarksOn(t, [...names, 'hub']);
+  t.deepEqual(
+    remarks.map(({ level }) => level),
+    ['error', 'warning', 'warning', 'warning'],
+  );
+  for (const [index, name] of names.entries()) t.true(remarks[index]?.what.startsWith(name), remarks[index]?.what);
+  t.like((await remarksOn(t, [`http://127.0.0.1:${port}/{path}`]))[0], {
+    level: 'error',
+    why: 'images come from there alone',
+  });
+});
+
+test('a server that says yes to everything, or is broken, is a warning', async (t) => {
+  for (const status of [200, 500]) {
+    const [remark] = await remarksOn(t, [`http://${await answering(t, status)}/{sha256}?key=SECRET`, 'hub']);
+    t.is(remark?.level, 'warning');
+    t.regex(remark?.what ?? '', new RegExp(`\\{sha256\\}\\?\\.\\.\\. answers ${status} for what it can't have`));
+  }
+});
+
+test('one that hangs is told within the time of a check', async (t) => {
+  const server = createSocket(() => undefined).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const address = server.address();
+  const port = typeof address === 'object' ? address?.port : 0;
+  const [remark] = await remarksOn(t, [`http://127.0.0.1:${port}/{sha256}`, 'hub']);
+  t.regex(remark?.what ?? '', /no answer within 5000 ms/);
+});
+
+test('offline, folders alone are looked at', async (t) => {
+  const remarks = await remarksOn(t, [`dir:${temporaryFolder(t)}`, 'http://127.0.0.1:1/{path}'], {
+    HF_HUB_OFFLINE: '1',
+  });
+  t.deepEqual(
+    remarks.map(({ level }) => level),
+    ['ok', 'note'],
+  );
+});
