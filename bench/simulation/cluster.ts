@@ -69,18 +69,29 @@ export class Cluster {
     return this.#demand.sandboxesPerImage;
   }
 
-  /** Asks the Hub for an image, so many times at once, and transfers it to a place of the site. */
-  fetchFromHub(image: number, to: Station, onEnd: () => void, copies = 1): void {
-    const sizeBytes = this.#sizeOf(image);
+  sizeOf(image: number): number {
+    const sizeBytes = this.#demand.imageSizes[image];
+    if (sizeBytes === undefined) throw new RangeError(`there is no image ${image}`);
+    return sizeBytes;
+  }
+
+  /** Asks the Hub for an image, and transfers so many copies of it at once to a place of the site. */
+  fetchFromHub(
+    image: number,
+    to: Station,
+    onEnd: () => void,
+    { copies = 1, requests = copies }: { readonly copies?: number; readonly requests?: number } = {},
+  ): void {
+    const sizeBytes = this.sizeOf(image);
     this.#hubBytes += sizeBytes * copies;
-    this.#network.at(this.#resolver.grant(this.#network.nowSeconds, copies), () => {
+    this.#network.at(this.#resolver.grant(this.#network.nowSeconds, requests), () => {
       this.#network.transfer({ sizeBytes, links: [this.#uplink, to.receive], copies }, onEnd);
     });
   }
 
   /** Transfers an image within the site. */
   hand(image: number, from: Station, to: Station, onEnd: () => void): void {
-    this.#network.transfer({ sizeBytes: this.#sizeOf(image), links: [from.send, to.receive] }, onEnd);
+    this.#network.transfer({ sizeBytes: this.sizeOf(image), links: [from.send, to.receive] }, onEnd);
   }
 
   /** Starts every sandbox, and lets time go on until all have their image. */
@@ -112,11 +123,5 @@ export class Cluster {
   #station(name: string): Station {
     const bytesPerSecond = this.#site.linkBytesPerSecond;
     return { receive: { name: `${name} in`, bytesPerSecond }, send: { name: `${name} out`, bytesPerSecond } };
-  }
-
-  #sizeOf(image: number): number {
-    const sizeBytes = this.#demand.imageSizes[image];
-    if (sizeBytes === undefined) throw new RangeError(`there is no image ${image}`);
-    return sizeBytes;
   }
 }

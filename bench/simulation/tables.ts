@@ -7,6 +7,7 @@ import {
   eachNode,
   eachSandbox,
   filledServer,
+  peersBehindCache,
   peerToPeer,
   readThroughCache,
   registry,
@@ -27,6 +28,7 @@ const TIERS: readonly (readonly [string, Tier])[] = [
   ['nginx read-through cache', readThroughCache],
   ['shared directory, published to', sharedDirectory],
   ['peer to peer (Dragonfly)', peerToPeer],
+  ['peer to peer, behind the nginx cache', peersBehindCache],
   ['any server, filled beforehand', filledServer],
 ];
 

@@ -3,14 +3,17 @@
  * on its beginning (slices of nginx, pieces of Dragonfly) is left out.
  */
 
-import type { Station, Tier } from './cluster.js';
+import type { Cluster, Fetch, Station, Tier } from './cluster.js';
 
 /** To how many others a node hands one image at a time. */
 export const UPLOADS_PER_HOLDER = 4;
 
+/** Of Dragonfly, as the daemon asks for them: it asks the Hub where the bytes are for each. */
+export const PIECE_BYTES = 32 * 2 ** 20;
+
 /** No daemon, no cache: every sandbox downloads its image. */
 export const eachSandbox: Tier = (cluster) => (node, image, onEnd) => {
-  cluster.fetchFromHub(image, node, onEnd, cluster.sandboxesPerImage);
+  cluster.fetchFromHub(image, node, onEnd, { copies: cluster.sandboxesPerImage });
 };
 
 /** A daemon on each node, which knows of no other. */
@@ -71,8 +74,18 @@ export const filledServer: Tier = (cluster) => (node, image, onEnd) => {
   cluster.hand(image, cluster.server, node, onEnd);
 };
 
-/** The first that asks fetches it from the Hub; then every node that has it hands it on. */
-export const peerToPeer: Tier = (cluster) => {
+/** The first that asks fetches it from the Hub, by pieces; then every node that has it hands it on. */
+export const peerToPeer: Tier = (cluster) =>
+  amongPeers(cluster, (node, image, onEnd) => {
+    const requests = Math.ceil(cluster.sizeOf(image) / PIECE_BYTES);
+    cluster.fetchFromHub(image, node, onEnd, { requests });
+  });
+
+/** As that, but that the first has it from a read-through cache. */
+export const peersBehindCache: Tier = (cluster) => amongPeers(cluster, readThroughCache(cluster));
+
+/** `fetchFirst`: how the first of all gets an image. */
+function amongPeers(cluster: Cluster, fetchFirst: Fetch): Fetch {
   const swarms = new Map<number, Swarm>();
   return (node, image, onEnd) => {
     const swarm = swarms.get(image) ?? { offers: [], waiting: [], isAsked: false };
@@ -99,9 +112,9 @@ export const peerToPeer: Tier = (cluster) => {
       return;
     }
     swarm.isAsked = true;
-    cluster.fetchFromHub(image, node, hold);
+    fetchFirst(node, image, hold);
   };
-};
+}
 
 interface Swarm {
   /** Nodes that have it, each as often as it can hand it on at this moment. */

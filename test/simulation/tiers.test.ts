@@ -6,6 +6,8 @@ import {
   eachNode,
   eachSandbox,
   filledServer,
+  PIECE_BYTES,
+  peersBehindCache,
   peerToPeer,
   readThroughCache,
   registry,
@@ -60,6 +62,7 @@ test('one node, one image: its size over the uplink, and where a server lies bet
   comesTo(t, start(registry, 1), [1, 1, DOWN, DOWN]);
   comesTo(t, start(sharedDirectory, 1), [1, 1, DOWN, DOWN]);
   comesTo(t, start(peerToPeer, 1), [1, 1, DOWN, DOWN]);
+  comesTo(t, start(peersBehindCache, 1), [1, 1, DOWN + HAND, DOWN + HAND]);
   comesTo(t, start(filledServer, 1), [0, 0, HAND, HAND]);
 });
 
@@ -79,7 +82,22 @@ test('peers multiply: each round takes as long as all uploads of a holder, and m
   for (const rounds of [1, 2, 3]) {
     const nodes = (UPLOADS_PER_HOLDER + 1) ** rounds;
     comesTo(t, start(peerToPeer, nodes), [1, 1, DOWN, DOWN + rounds * round]);
+    comesTo(t, start(peersBehindCache, nodes), [1, 1, DOWN + HAND, DOWN + HAND + rounds * round]);
   }
+});
+
+test('peers ask the Hub for each piece of an image, a cache before them but once', (t) => {
+  const demand: Demand = {
+    imageSizes: [PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES],
+    nodes: [
+      [0, 1, 2],
+      [0, 1, 2],
+    ],
+    sandboxesPerImage: SANDBOXES,
+    fetchesPerNode: 8,
+  };
+  t.is(new Cluster(SITE, demand).run(peerToPeer).hubRequests, 1 + 2 + 3);
+  t.is(new Cluster(SITE, demand).run(peersBehindCache).hubRequests, 3);
 });
 
 test('who comes after an image was published finds it in the registry', (t) => {
