@@ -1,5 +1,7 @@
 /** Which source is asked when, if one of them has wrong bytes. */
 
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
 import test from 'ava';
 import { TmaxError } from '../../src/errors.js';
 import { AbsentBlob } from '../../src/sources/failure.js';
@@ -129,4 +131,27 @@ test('the words of an open that fails name a source that was left alone, and its
   const { open } = await setUp(t, { sources: [engine, last] });
   const error = await t.throwsAsync(open(blobOf('a')), { instanceOf: TmaxError });
   t.is(error.message, 'engine is left alone for 5 s more after 3 failures, the last: it hangs; no answer');
+});
+
+test('a prefix of wrong bytes that one source has left is not held against the next, which then brings all of it', async (t) => {
+  const blob = blobOf('a', 1000);
+  const [liar, honest] = [new TestSource('liar'), new TestSource('honest')];
+  honest.health = new SourceHealth();
+  const resumed: number[] = [];
+  liar.download = async (_address, partialPath) => {
+    writeFileSync(partialPath, Buffer.alloc(400, 'x'));
+    throw new TmaxError('EHOSTUNREACH', 'cut');
+  };
+  honest.download = async ({ sizeBytes }, partialPath) => {
+    const prefix = readFileSync(partialPath);
+    resumed.push(prefix.length);
+    const whole = Buffer.concat([prefix, blob.content.subarray(prefix.length)]);
+    writeFileSync(partialPath, whole);
+    const sha256 = createHash('sha256').update(whole).digest('hex');
+    return { sizeBytes, sha256, resumedBytes: prefix.length, attempts: 1 };
+  };
+  const { open } = await setUp(t, { sources: [liar, honest] });
+  t.true(holds(await open(blob), blob));
+  t.deepEqual(resumed, [400, 0]);
+  t.is(honest.health.report().wrongAnswers, 0);
 });

@@ -6,6 +6,7 @@ import { eventually } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
 import { packagePath } from '../support/paths.js';
 import { smallPool } from '../support/small-pool.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 /** Objects whose keys are data. */
 const OPEN_OBJECTS = new Set(['catalog.variants', 'kernel.requests']);
@@ -28,7 +29,11 @@ function documented(title: string): ReadonlySet<string> {
 
 test.serial('every field of status and coverage is documented', async (t) => {
   const { files, tasks } = smallPool(3);
-  const options = { files, tasks: { ...tasks, v: { ...tasks['v'], lost: 'x.sif' } } };
+  const options = {
+    files,
+    tasks: { ...tasks, v: { ...tasks['v'], lost: 'x.sif' } },
+    args: ['--publish', `dir:${temporaryFolder(t)}`],
+  };
   const pool = await MountedPool.start(t, options);
   pool.hub.fault({ server: 'cdn', path: 'images/0.sif', fault: { kind: 'corrupt', atByte: 9 }, requests: 'every' });
   await pool.run('cat', [pool.path('v/t0.sif')]);
@@ -57,7 +62,7 @@ test.serial('every field of status and coverage is documented', async (t) => {
   );
 
   // The other way round; what this daemon has had no occasion for is left out.
-  const rare = /^(follow\.failure|variants\[\]\.refused\[\])(\.|$)/;
+  const rare = /^(follow\.failure|publishing\[\]\.failure|variants\[\]\.refused\[\])(\.|$)/;
   const shown = new Set([...[...status].map(latency), ...coverage]);
   const promised = [...inDocs, ...coverageInDocs].filter((field) => /[.[]/.test(field) && !rare.test(field));
   t.deepEqual(

@@ -6,6 +6,7 @@ import test from 'ava';
 import { flipBit } from '../support/bit-rot.js';
 import { MountedPool } from '../support/mounted-pool.js';
 import { freePort, type Nginx, startNginx } from '../support/nginx.js';
+import { getText, Scrape } from '../support/scrape.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -63,6 +64,10 @@ for (const [template, place] of [
         status.sources.map((one) => one.name),
         [name, 'hub'],
       );
+      const labels = `{source="${name}",outcome="fetched"}`;
+      const socketPath = (await pool.run('getfattr', ['--only-values', '-n', 'user.tmaxfs.control', pool.mountpoint]))
+        .stdout;
+      t.is(new Scrape(await getText({ socketPath, path: '/metrics' })).value(`tmaxfs_fetch_seconds_count${labels}`), 3);
       const metrics = await pool.tmaxfs(['status', pool.mountpoint]);
       t.true(metrics.stdout.includes(`from ${name}, hub`));
       t.false(
