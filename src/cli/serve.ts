@@ -11,6 +11,7 @@ import type { Settings } from '../daemon/settings.js';
 import { messageOf, TmaxError, wordsOf } from '../errors.js';
 import { checkMountpoint } from '../fuse/mounts.js';
 import { exitNow, startSession } from '../libc.js';
+import { answerFirst } from '../scheduling.js';
 import { onLostOutput } from './process-end.js';
 import { reportStart } from './start-report.js';
 
@@ -29,6 +30,7 @@ export async function serve(settings: Settings, logFile: string | undefined): Pr
   // Nobody would know of a mount whose starter has gone before it was there.
   process.once('disconnect', callOff);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, callOff);
+  answerFirst();
   const service = new ServiceReport(process.env);
   let output: OpenLog | undefined;
   try {

@@ -8,9 +8,12 @@
 
 import { messageOf, systemErrorCode } from '../errors.js';
 import { LeaseFolder } from '../locks/lease-folder.js';
+import { workBehind } from '../scheduling.js';
 import type { RoomLimits } from './destination.js';
 import { Room } from './room.js';
 import { SharedFolder } from './shared-folder.js';
+
+workBehind();
 
 export interface WantedTurn {
   readonly sha256: string;

@@ -2,10 +2,13 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { TmaxError } from '../errors.js';
+import { workBehind } from '../scheduling.js';
 import type { HttpSettings } from '../sources/http-client.js';
 import { type PlainError, plainError } from '../sources/plain-error.js';
 import type { Registry } from '../sources/registry.js';
 import { type PushedBlob, RegistryPush } from './registry-push.js';
+
+workBehind();
 
 export interface PushJob {
   readonly kind: 'push' | 'look';

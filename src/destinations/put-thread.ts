@@ -23,10 +23,13 @@ import { dirname } from 'node:path';
 import { messageOf, systemErrorCode } from '../errors.js';
 import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
+import { workBehind } from '../scheduling.js';
 import { Abandoned, CopyState } from '../sources/copy-state.js';
 import type { RoomLimits } from './destination.js';
 import { Room } from './room.js';
 import { SharedFolder } from './shared-folder.js';
+
+workBehind();
 
 export interface PutJob {
   /** The directory, absolute. */

@@ -23,9 +23,11 @@ import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode } from '../errors.js';
 import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
+import { workBehind } from '../scheduling.js';
 import { Abandoned, CopyState } from './copy-state.js';
-
 import { type PlainError, plainError } from './plain-error.js';
+
+workBehind();
 
 export interface CopyJob {
   /** The directory, absolute. */

@@ -6,6 +6,7 @@
  */
 
 import { type MessagePort, workerData } from 'node:worker_threads';
+import { workBehind } from '../scheduling.js';
 import { transferBlob } from './blob-transfer.js';
 import type { FetchJob, FetchOutcome, FetchThreadData, Patience, ToMain, ToThread } from './fetch-protocol.js';
 import { HttpClient } from './http-client.js';
@@ -15,6 +16,7 @@ import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
 
+workBehind();
 const data: FetchThreadData = workerData;
 const governor = new RateGovernor(data.governorMemory);
 const locators = new Map<Patience, Locator>();

@@ -3,6 +3,7 @@
 import { resolve } from 'node:path';
 import { ExecaError, execa } from 'execa';
 import { messageOf, TmaxError } from '../errors.js';
+import { leaveBehind } from '../scheduling.js';
 import { interrupted } from './pace.js';
 import { finding, invalid } from './refusal.js';
 import type { Finding } from './verdict.js';
@@ -26,13 +27,15 @@ export interface InspectOptions {
 export async function inspectImage(path: string, options: InspectOptions = {}): Promise<Finding[]> {
   const { signal, timeoutMs = INSPECT_TIMEOUT_MS } = options;
   try {
-    await execa(COMMAND, ['inspect', resolve(path)], {
+    const inspecting = execa(COMMAND, ['inspect', resolve(path)], {
       timeout: timeoutMs,
       stdin: 'ignore',
       all: true,
       maxBuffer: MAX_OUTPUT_BYTES,
       ...(signal === undefined ? {} : { cancelSignal: signal }),
     });
+    if (inspecting.pid !== undefined) leaveBehind(inspecting.pid);
+    await inspecting;
     return [];
   } catch (error) {
     if (!(error instanceof ExecaError)) throw error;

@@ -1,6 +1,7 @@
 /** What runs in a verification thread. Errors are answers here: a class does not survive the way between threads. */
 
 import { type ErrnoName, type ErrorLevel, toTmaxError } from '../errors.js';
+import { workBehind } from '../scheduling.js';
 import { type GrowingFile, NotThereYet } from './image-file.js';
 import type { RefusedVerdict, VerifyLevel } from './verdict.js';
 import {
@@ -11,6 +12,8 @@ import {
   proveGrowingForm,
   provePlannedData,
 } from './verify.js';
+
+workBehind();
 
 /** How often a thread looks whether its task is still wanted. */
 const ABORT_POLL_MS = 20;
