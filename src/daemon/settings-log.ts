@@ -26,10 +26,11 @@ function wayOf({ offline, endpoint, proxy }: Settings): string {
 }
 
 /** Settings as they may be shown to anyone: of a token where it comes from, of a proxy where it leads. */
-export function shownSettings({ token, proxy, sources, ...shown }: Settings): Record<string, unknown> {
+export function shownSettings({ token, proxy, sources, publish, ...shown }: Settings): Record<string, unknown> {
   return {
     ...shown,
     sources: sources.map(sourceName),
+    publish: publish.map(sourceName),
     proxy: withoutSecrets(proxy),
     token: token.value === undefined ? `from ${token.file ?? 'nowhere'}, if there` : 'from the environment',
   };

@@ -46,7 +46,7 @@ class Desk {
   constructor(root: string) {
     this.#folder = new SharedFolder(root);
     this.#room = new Room(this.#folder);
-    this.#leases = new LeaseFolder(this.#folder.leases, (path) => this.#folder.make(path));
+    this.#leases = new LeaseFolder(this.#folder.leases, (path) => this.#folder.make(path).close());
   }
 
   isThere({ sha256, sizeBytes }: WantedTurn): boolean {

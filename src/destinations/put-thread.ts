@@ -19,7 +19,7 @@ import {
   rmSync,
   writeSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { join } from 'node:path';
 import { messageOf, systemErrorCode } from '../errors.js';
 import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
@@ -27,7 +27,7 @@ import { workBehind } from '../scheduling.js';
 import { Abandoned, CopyState } from '../sources/copy-state.js';
 import type { RoomLimits } from './destination.js';
 import { Room } from './room.js';
-import { SharedFolder } from './shared-folder.js';
+import { incomingName, type OpenFolder, SharedFolder } from './shared-folder.js';
 
 workBehind();
 
@@ -65,8 +65,12 @@ export default function putBlob(job: PutJob): PutOutcome {
   try {
     state.step(0);
     if (isThere(folder, job, state)) return { kind: 'there' };
-    folder.make(folder.incoming);
-    return write(folder, job, state);
+    const incoming = folder.make(folder.incoming);
+    try {
+      return write(folder, incoming, job, state);
+    } finally {
+      incoming.close();
+    }
   } catch (error) {
     if (error instanceof Abandoned) return { kind: 'abandoned' };
     const code = systemErrorCode(error);
@@ -90,16 +94,16 @@ function isThere(folder: SharedFolder, job: PutJob, state: CopyState): boolean {
   }
 }
 
-function write(folder: SharedFolder, job: PutJob, state: CopyState): PutOutcome {
+function write(folder: SharedFolder, incoming: OpenFolder, job: PutJob, state: CopyState): PutOutcome {
   const { sha256, sizeBytes } = job;
   const source = openReadOnly(job.path);
-  const incoming = folder.newIncoming(job);
+  const path = join(incoming.path, incomingName(job));
   let target: number | undefined;
   try {
-    target = openSync(incoming, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600);
+    target = openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
     const room = rooms.get(job.folder) ?? new Room(folder);
     rooms.set(job.folder, room);
-    const refusal = room.refusal(incoming, job.limits);
+    const refusal = room.refusal(path, job.limits);
     if (refusal !== undefined) return { kind: 'full', words: refusal };
     const digest = copy(source, target, sizeBytes, state);
     if (digest !== sha256 || fstatSync(target).size !== sizeBytes) {
@@ -112,17 +116,26 @@ function write(folder: SharedFolder, job: PutJob, state: CopyState): PutOutcome 
     target = undefined;
     // Another node may have been quicker: who reads its file shall not find it replaced.
     if (!job.mends && folder.sizeOf(sha256) === sizeBytes) return { kind: 'there' };
-    const place = folder.blob(sha256);
-    folder.make(dirname(place));
-    state.write(() => renameSync(incoming, place));
-    folder.sync(dirname(place));
-    folder.sync(folder.blobs);
+    publish(folder, path, sha256, state);
     return { kind: 'written' };
   } finally {
     closeSync(source);
     if (target !== undefined) closeSync(target);
-    rmSync(incoming, { force: true });
+    rmSync(path, { force: true });
   }
+}
+
+function publish(folder: SharedFolder, path: string, sha256: string, state: CopyState): void {
+  const shard = folder.make(folder.shard(sha256));
+  try {
+    state.write(() => renameSync(path, join(shard.path, sha256)));
+    shard.sync();
+  } finally {
+    shard.close();
+  }
+  const blobs = folder.open(folder.blobs);
+  blobs?.sync();
+  blobs?.close();
 }
 
 /** Digest of what was read. Errors: Abandoned; those of both disks. */

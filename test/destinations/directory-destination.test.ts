@@ -1,6 +1,6 @@
 /** What is written to a directory that nodes share, when it is not, and who gets to fetch what. */
 
-import { chmodSync, lstatSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
@@ -159,6 +159,24 @@ test('a disk that does not answer is given up, refused while it hangs, and used 
   await execa('fsfreeze', ['--unfreeze', path]);
   while ((await put(t, destination, BLOB).catch(() => undefined)) === undefined) await new Promise(setImmediate);
   t.deepEqual(publishedIn(path), [BLOB, blobOf('first')].map(({ address }) => address.sha256).sort());
+});
+
+test('no link below the directory leads anything that is written out of it', async (t) => {
+  for (const name of ['blobs', `blobs/${BLOB.address.sha256.slice(0, 2)}`, 'incoming']) {
+    const [folder, elsewhere] = [temporaryFolder(t), temporaryFolder(t)];
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    symlinkSync(elsewhere, join(folder, name));
+    const destination = destinationOn(t, folder);
+    t.truthy(await refusalOf(t, () => put(t, destination, BLOB)), name);
+    t.deepEqual(filesIn(elsewhere), [], name);
+  }
+  const folder = temporaryFolder(t);
+  const victim = fileOf(t, blobOf('victim'));
+  mkdirSync(dirname(place(folder, BLOB)), { recursive: true });
+  symlinkSync(victim, place(folder, BLOB));
+  t.is(await put(t, destinationOn(t, folder), BLOB), 'written');
+  t.true(readFileSync(victim).equals(blobOf('victim').content));
+  t.true(readFileSync(place(folder, BLOB)).equals(BLOB.content));
 });
 
 test('it is one node’s turn at a time; the others see it end, and what came of it', async (t) => {
