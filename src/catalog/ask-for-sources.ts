@@ -27,7 +27,7 @@ export interface AskOptions {
 
 /**
  * Errors: those of the origin; ENOENT the repository is no pool of the form that was chosen, or has been one that says more;
- * EBADMSG no end of files, an index that is none.
+ * EBADMSG no end of files, an index that is none, or one that names a repository that can't be had.
  */
 export async function askForSources(origin: CatalogOrigin, options: AskOptions): Promise<CatalogSources> {
   const { repository, commit, date, choice, before, signal } = options;
@@ -62,8 +62,9 @@ async function askOther(
     return { repository, revision, commit, listing: listing.filter(({ path }) => paths.has(path)).map(shortened) };
   } catch (cause) {
     if (!(cause instanceof TmaxError) || !['ENOENT', 'EACCES'].includes(cause.errno)) throw cause;
-    const message = `${paths.size} images of ${asked.repository}@${asked.commit} lie in ${repository}@${revision}: ${cause.message}`;
-    throw new TmaxError(cause.errno, message, { cause, source: 'catalog', level: 'error' });
+    // The commit is at fault, whatever kind of no that was: one that can be shown is better.
+    const message = `${paths.size} images of ${asked.repository}@${asked.commit} lie in ${repository}@${revision}, which can't be had: ${cause.message}`;
+    throw new TmaxError('EBADMSG', message, { cause, source: 'catalog', level: 'error' });
   }
 }
 

@@ -24,11 +24,11 @@ export class VariantBuilder {
   /** `image`: its address, or in words why it has none. */
   add(variantName: string, task: string, image: BlobAddress | string): void {
     const variant = this.#variant(variantName);
-    const subject = `task ${printable(task)} of ${variantName}`;
+    const leaveOut = (reason: string) => this.#leaveOut(`task ${printable(task)} of ${variantName}`, reason);
     const shown = variant.tasks.get(task);
     if (shown !== undefined || variant.unresolvable.has(task)) {
       const isSame = typeof image !== 'string' && image.sha256 === shown?.sha256;
-      this.#leaveOut(subject, `it is named twice, ${isSame ? 'with one image' : 'and the first is shown'}`);
+      leaveOut(`it is named twice, ${isSame ? 'with one image' : 'and the first is shown'}`);
       return;
     }
     if (typeof image !== 'string') {
@@ -36,7 +36,7 @@ export class VariantBuilder {
       return;
     }
     variant.unresolvable.set(task, image);
-    this.#leaveOut(subject, image);
+    leaveOut(image);
   }
 
   #variant(name: string): GrowingVariant {

@@ -29,14 +29,19 @@ export function parseTaskName(name: string): { readonly folder: string | undefin
 }
 
 /**
- * Those of the variants that a folder stands for: the one that its path ends in, else all whose own path ends so ("solvable" for
- * "one/solvable"); all of them where no folder is named.
+ * Those of the variants that a folder stands for: the one of that name, else all whose path ends so ("solvable" for "one/solvable"), else
+ * the one that its own path ends in; all of them where no folder is named.
  */
 export function variantsIn(variants: readonly string[], folder: string | undefined): readonly string[] {
   if (folder === undefined) return variants;
   const endsIn = (path: string, end: string) => path === end || path.endsWith(`/${end}`);
-  const [longest] = variants.filter((name) => endsIn(folder, name)).sort((a, b) => b.length - a.length);
-  return longest === undefined ? variants.filter((name) => endsIn(name, folder)) : [longest];
+  if (variants.includes(folder)) return [folder];
+  const ending = variants.filter((name) => endsIn(name, folder));
+  if (ending.length > 0) return ending;
+  return variants
+    .filter((name) => endsIn(folder, name))
+    .sort((a, b) => b.length - a.length)
+    .slice(0, 1);
 }
 
 /** Whether a variant is the one chosen, or lies below what is chosen, as below a pool. */

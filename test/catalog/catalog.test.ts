@@ -1,6 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
+import { buildCatalog } from '../../src/catalog/build-catalog.js';
 import type { ListedFile } from '../../src/catalog/catalog.js';
+import { mergeCatalogs } from '../../src/catalog/merge-catalogs.js';
 import { TmaxError } from '../../src/errors.js';
 import { taskMapCatalog } from '../support/catalogs.js';
 
@@ -131,4 +133,46 @@ test('whatever the two files hold, a catalog has only tasks with a size, a sha25
       }
     }),
   );
+});
+
+test('as its images lie, a folder is a variant under its whole path, and a file without a name is left out', (t) => {
+  const listing = [listed('a.sif', 'a'), listed('x/y/b.sif', 'b'), listed('x/c.sif', 'c'), listed('x/.sif', 'd')];
+  const place = { repository: 'org/pool', commit: COMMIT, date: new Date(0), index: '', others: [] };
+  const catalog = buildCatalog({ ...place, kind: 'listing', listing: [...listing, listed('README', 'e')] });
+  t.deepEqual(
+    [...catalog.variants.values()].map(({ name, tasks }) => [name, ...tasks.keys()]),
+    [
+      ['images', 'a'],
+      ['x/y', 'b'],
+      ['x', 'c'],
+    ],
+  );
+  t.deepEqual(catalog.problems, [{ subject: 'listing entry "x/.sif"', reason: 'its name stands for no task' }]);
+  t.is(catalog.kind, 'listing');
+});
+
+test('several catalogs in one have the names of their pools, and each blob once', (t) => {
+  const one = catalogOf({ v: { a: 'a.sif' } }, [listed('a.sif', 'a')]);
+  const two = catalogOf({ v: { a: 'a.sif', b: 'b.sif', gone: 'x.sif' } }, [listed('a.sif', 'a'), listed('b.sif', 'b')]);
+  const merged = mergeCatalogs([
+    { name: 'one', catalog: one },
+    { name: 'two', catalog: two },
+  ]);
+  t.deepEqual([...merged.variants.keys()], ['one/v', 'two/v']);
+  t.is(merged.variants.get('two/v')?.name, 'two/v');
+  t.is(merged.blobs.size, 2);
+  t.deepEqual(merged.problems, [{ subject: 'two: task "gone" of v', reason: '"x.sif" is not in the repository' }]);
+  t.is(mergeCatalogs([{ name: '', catalog: one }]), one, 'one alone is what it is');
+});
+
+test('of two pools that state one image with two sizes the first is shown, and that is told', (t) => {
+  const [small, large] = [50, 60].map((size) => catalogOf({ v: { a: 'a.sif' } }, [listed('a.sif', 'a', size)]));
+  if (small === undefined || large === undefined) return t.fail();
+  const merged = mergeCatalogs([
+    { name: 'one', catalog: small },
+    { name: 'two', catalog: large },
+  ]);
+  t.is(merged.blobs.get('a'.repeat(64))?.sizeBytes, 50);
+  t.is(merged.problemCount, 1);
+  t.regex(merged.problems[0]?.reason ?? '', /same sha256 with another size/);
 });

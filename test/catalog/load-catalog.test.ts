@@ -2,6 +2,7 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { pino } from 'pino';
+import type { CatalogChoice } from '../../src/catalog/build-catalog.js';
 import type { Catalog } from '../../src/catalog/catalog.js';
 import { CatalogStore } from '../../src/catalog/catalog-store.js';
 import { type CatalogOrigin, loadCatalog, reloadCatalog } from '../../src/catalog/load-catalog.js';
@@ -12,6 +13,7 @@ import { temporaryFolder } from '../support/temporary.js';
 const FIRST = '1'.repeat(40);
 const SECOND = '2'.repeat(40);
 const GOOD_MAP = '{"v":{"one":"a.sif"}}';
+const ROW = { id: 'one', sif_sha256: '1'.repeat(64), sif_bytes: 10, hf_path: 'a.sif' };
 const log = pino({ level: 'silent' });
 
 /** A Hub reduced to what the catalog asks of it; `calls` counts what went over the network. */
@@ -21,17 +23,22 @@ class Origin implements CatalogOrigin {
   failure: TmaxError | undefined;
   map = GOOD_MAP;
   images = ['a.sif'];
+  /** Files outside LFS; the index is read from `map`. */
+  small = ['task_to_blob.json'];
+  /** Of another repository than the pool. */
+  elsewhere: TmaxError | undefined;
 
   async resolveRevision(_repository: string, revision: string) {
     this.#call();
     return { commit: /^[0-9a-f]{40}$/.test(revision) ? revision : this.commit, date: new Date('2026-01-02T03:04:05Z') };
   }
 
-  async *listFiles(_repository: string, commit: string): AsyncGenerator<ListedFile, void, undefined> {
+  async *listFiles(repository: string, commit: string): AsyncGenerator<ListedFile, void, undefined> {
     this.#call();
+    if (repository !== 'org/pool' && this.elsewhere !== undefined) throw this.elsewhere;
     const sha256 = commit[0]?.repeat(64);
     for (const path of this.images) yield { path, sizeBytes: 10, sha256, gitObjectId: undefined };
-    yield { path: 'task_to_blob.json', sizeBytes: 23, sha256: undefined, gitObjectId: undefined };
+    for (const path of this.small) yield { path, sizeBytes: 23, sha256: undefined, gitObjectId: undefined };
   }
 
   async readSmallFile() {
@@ -49,15 +56,17 @@ function setUp(t: ExecutionContext) {
   const folder = temporaryFolder(t);
   const origin = new Origin();
   const store = new CatalogStore(folder);
-  const options = (revision: string, online: boolean) => ({
+  const options = (revision: string, online: boolean, choice?: CatalogChoice) => ({
     repository: 'org/pool',
     revision,
+    choice,
     origin: online ? origin : undefined,
     store,
     log,
     signal: new AbortController().signal,
   });
-  const load = (revision: string, online = true) => loadCatalog(options(revision, online));
+  const load = (revision: string, online = true, choice?: CatalogChoice) =>
+    loadCatalog(options(revision, online, choice));
   const reload = (revision: string, current: Catalog, online = true) =>
     reloadCatalog(options(revision, online), current);
   return { folder, origin, load, reload };
@@ -172,4 +181,80 @@ test('a reload shows what the branch has become, and nothing that is bad or out 
   origin.failure = undefined;
   origin.map = GOOD_MAP;
   t.is((await reload('main', first)).commit, SECOND);
+});
+
+test('what a repository is shown by is what its files say: map, manifest, images, in this order', async (t) => {
+  const { origin, load } = setUp(t);
+  origin.small = ['manifest.jsonl', 'task_to_blob.json'];
+  t.is((await load('0'.repeat(40))).kind, 'task-map');
+  origin.small = ['manifest.jsonl', 'README.md'];
+  origin.map = JSON.stringify(ROW);
+  t.is((await load(FIRST)).kind, 'manifest');
+  origin.small = ['deep/manifest.jsonl'];
+  t.is((await load(SECOND)).kind, 'listing');
+  origin.images = [];
+  const error = await t.throwsAsync(load('3'.repeat(40)), { instanceOf: TmaxError });
+  t.is(error?.errno, 'ENOENT');
+  t.regex(error?.message ?? '', /has no task_to_blob.json, no manifest.jsonl, no \*.sif: it is no pool/);
+});
+
+test('each kind of one commit is on disk for itself, and none is taken for another', async (t) => {
+  const { folder, origin, load } = setUp(t);
+  t.is((await load('main', true, 'listing')).kind, 'listing');
+  const offline = await t.throwsAsync(load('main', false), { instanceOf: TmaxError });
+  t.regex(
+    offline?.message ?? '',
+    /offline, and the catalog of .* is not on this disk/,
+    'the images alone are not its map',
+  );
+  t.is((await load('main')).kind, 'task-map');
+  const calls = origin.calls;
+  t.is((await load('main', false)).kind, 'task-map');
+  t.is((await load('main', false, 'listing')).kind, 'listing');
+  t.is((await load(FIRST)).kind, 'task-map');
+  const manifest = await t.throwsAsync(load('main', false, 'manifest'), { instanceOf: TmaxError });
+  t.regex(manifest?.message ?? '', /offline, and the manifest of/);
+  t.is(origin.calls, calls);
+  t.deepEqual(readdirSync(join(folder, 'org--pool')).sort(), [
+    `${FIRST}.json`,
+    `${FIRST}.listing.json`,
+    'revisions.json',
+  ]);
+});
+
+test('a manifest comes back from the disk with what it names in other repositories', async (t) => {
+  const { origin, load } = setUp(t);
+  origin.small = ['manifest.jsonl'];
+  origin.map = JSON.stringify({ ...ROW, sif_sha256: '2'.repeat(64), hf_repo: 'org/other', hf_revision: SECOND });
+  const first = await load(FIRST);
+  t.is(first.variants.get('images')?.tasks.get('one')?.repository, 'org/other');
+  t.deepEqual(await load(FIRST, false), first);
+});
+
+for (const errno of ['EACCES', 'ENOENT'] as const) {
+  test(`a manifest that names a repository of which the Hub says ${errno} is not shown: the last good commit is`, async (t) => {
+    const { origin, load, reload } = setUp(t);
+    origin.small = ['manifest.jsonl'];
+    origin.map = JSON.stringify(ROW);
+    const first = await load('main');
+    origin.commit = SECOND;
+    origin.elsewhere = new TmaxError(errno, 'says no');
+    origin.map = JSON.stringify({ ...ROW, sif_sha256: '2'.repeat(64), hf_repo: 'org/other', hf_revision: SECOND });
+    const error = await t.throwsAsync(reload('main', first), { instanceOf: TmaxError });
+    t.regex(error?.message ?? '', /^1 images of org\/pool@2{40} lie in org\/other@2{40}, which can't be had: says no/);
+    t.deepEqual(await load('main'), first);
+    await t.throwsAsync(load(SECOND), { message: /can't be had/ });
+    origin.elsewhere = undefined;
+    t.is((await load('main')).commit, SECOND);
+  });
+}
+
+test('a repository that does not answer, of those that a manifest names, leaves nothing behind: it is asked again', async (t) => {
+  const { origin, load } = setUp(t);
+  origin.small = ['manifest.jsonl'];
+  origin.map = JSON.stringify({ ...ROW, hf_repo: 'org/other', hf_revision: FIRST });
+  origin.elsewhere = new TmaxError('EHOSTUNREACH', 'no answer');
+  t.is((await t.throwsAsync(load('main'), { instanceOf: TmaxError }))?.errno, 'EHOSTUNREACH');
+  origin.elsewhere = undefined;
+  t.is((await load('main')).variants.get('images')?.tasks.size, 1);
 });

@@ -234,3 +234,45 @@ test('a file that is open when its name goes is answered for until it is closed 
   t.throws(() => fileSystem.attributes(inode), { message: /not in the pool/ });
   t.is(opened.filter((what) => what === 'released').length, 2);
 });
+
+function catalogOf(taskMap: unknown, listing = LISTING, date = DATE) {
+  return taskMapCatalog({ repository: 'o/p', commit: COMMIT, date, taskMap: JSON.stringify(taskMap), listing });
+}
+
+test('each of several pools is a folder with its own commit and date; the root has the latest date and no commit', (t) => {
+  const later = new Date('2026-04-05T06:07:08Z');
+  const { fileSystem, walk } = fileSystemOf(
+    buildTree([
+      { name: 'one', catalog: catalogOf({ v: { a: 'images/a.sif' } }) },
+      { name: 'two', catalog: catalogOf({ v: { same: 'images/a.sif', b: 'images_b00/b.sif' } }, LISTING, later) },
+    ]),
+  );
+  t.deepEqual(names(fileSystem, ROOT_INODE), ['one', 'two']);
+  t.deepEqual(names(fileSystem, walk('two').inode), ['v', 'pool']);
+  t.is(walk('one/v/a.sif').inode, walk('two/v/same.sif').inode);
+  t.is(walk('one/v/a.sif').linkCount, 4, 'with the two flat views');
+  t.is(walk('one').modifiedSeconds, Math.floor(DATE.getTime() / 1000));
+  t.is(walk('two/v').modifiedSeconds, later.getTime() / 1000);
+  t.is(walk('').modifiedSeconds, later.getTime() / 1000);
+  t.deepEqual([walk('').linkCount, walk('two').linkCount, walk('two/v').linkCount], [4, 4, 2]);
+  t.deepEqual(fileSystem.extendedAttributeNames(ROOT_INODE), ['user.tmaxfs.control']);
+  t.deepEqual(fileSystem.extendedAttributeNames(walk('two/v').inode), ['user.tmaxfs.commit', 'user.tmaxfs.repository']);
+  const inodes = ['one', 'one/v', 'one/pool', 'two', 'two/v', 'two/pool'].map((path) => walk(path).inode);
+  t.is(new Set(inodes).size, inodes.length);
+});
+
+test('folders nest as variants are called; of a file and a folder with one name the file is shown, with a warning', (t) => {
+  const variant = (name: string, digit: string) => {
+    const blob = { repository: 'o/p', commit: COMMIT, path: `${digit}.sif`, sha256: digit.repeat(64), sizeBytes: 1 };
+    return [name, { name, tasks: new Map([['x', blob]]), unresolvable: new Map<string, string>() }] as const;
+  };
+  const variants = new Map([variant('a/b', '1'), variant('a', '2'), variant('a/x.sif/c', '3')]);
+  const tree = buildTree([{ name: '', catalog: { ...catalogOf({ v: {} }), variants, images: new Map() } }]);
+  const { fileSystem, walk } = fileSystemOf(tree);
+  t.deepEqual(names(fileSystem, walk('a').inode), ['b', 'x.sif']);
+  t.is(walk('a').linkCount, 3);
+  t.is(walk('a/x.sif').kind, 'file');
+  t.is(walk('a/b/x.sif').kind, 'file');
+  t.deepEqual(tree.warnings, ['a/x.sif stands for a file and a folder; the file is shown']);
+  t.is(tree.nameCount, 6, 'the root, a, a/b, two files, and the flat view');
+});

@@ -35,9 +35,7 @@ export async function hub(machine: Machine, signal: AbortSignal): Promise<readon
     return [error(wordsOf(thrown), 'no mount starts with it', null)];
   }
   try {
-    const remarks: Remark[] = [];
-    for (const pool of machine.settings.pools) remarks.push(...(await walk(pool, session)));
-    return remarks;
+    return (await Promise.all(machine.settings.pools.map((pool) => walk(pool, session)))).flat();
   } finally {
     await session.close();
   }
