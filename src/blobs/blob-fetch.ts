@@ -12,10 +12,9 @@ import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
 import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
-import type { FetchTurns, Go } from './fetch-turns.js';
+import { type BroughtElsewhere, inTurn, type TurnEnvironment, type TurnProgress } from './fetch-in-turn.js';
 import { isFull, withRelief } from './full-disk.js';
 import type { ProvenBlobs } from './proven-blobs.js';
-import type { Publisher } from './publisher.js';
 import { interrupted, refuse } from './refusal.js';
 import { type CheckEnvironment, checkStored, type FollowingProver } from './stored-blob-check.js';
 
@@ -23,27 +22,22 @@ import { type CheckEnvironment, checkStored, type FollowingProver } from './stor
 const BLOCK_BYTES = 4096;
 const FOUND_ON_DISK = { source: 'cache', downloadedBytes: 0 } as const;
 
-export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment {
+export interface FetchEnvironment extends CheckEnvironment, DownloadEnvironment, TurnEnvironment {
   readonly prover: FollowingProver;
   readonly capacity: Capacity;
   readonly proven: ProvenBlobs;
   /** Whether files of this blob are open through this very daemon, so that it can't be replaced. */
   readonly isHeld: (sha256: string) => boolean;
-  readonly turns: FetchTurns;
-  readonly publisher: Publisher;
 }
 
 export type FetchPhase = 'queued' | 'fetching' | 'verifying' | 'publishing';
 
-export interface FetchProgress {
+export interface FetchProgress extends TurnProgress {
   phase: FetchPhase;
   receivedBytes: number;
-  source: string | undefined;
   /** Requests that failed and were followed by another, and what was wrong with the last of them. */
   faults: number;
   lastFault: string | undefined;
-  /** Since when another node has had its turn, by `performance.now()`. */
-  waitingSinceMs: number | undefined;
 }
 
 export interface FetchResult {
@@ -51,14 +45,6 @@ export interface FetchResult {
   readonly source: string;
   readonly downloadedBytes: number;
 }
-
-/** Another process, or another node, is about to bring it: to be asked for again then. */
-export interface BroughtElsewhere {
-  readonly lookAfterMs: number;
-}
-
-/** How often it is tried whether another process has ended its fetch of the same blob. */
-const BY_ANOTHER_PROCESS: BroughtElsewhere = { lookAfterMs: 250 };
 
 /**
  * Makes the blob ready on disk, unless another is about to. `progress` is kept current as it goes; blobs in
@@ -100,38 +86,6 @@ export async function fetchBlob(
     capacity.abandon(sha256, leftBytes);
     // What is of no use yet is the first to go from a disk that has too little left for others.
     if (isFull(failure)) await shrinkOrWarn(environment);
-  }
-}
-
-/** Fetches once it is this node's turn; what was fetched is published before the turn ends. */
-async function inTurn(
-  { turns, publisher }: FetchEnvironment,
-  address: BlobAddress,
-  progress: FetchProgress,
-  signal: AbortSignal,
-  fetch: () => Promise<FetchResult | undefined>,
-): Promise<FetchResult | BroughtElsewhere> {
-  const now = performance.now();
-  const turn = await turns.next(address, now - (progress.waitingSinceMs ?? now), signal).catch((error: unknown) => {
-    throw signal.aborted ? interrupted(address) : error;
-  });
-  if (turn.kind === 'wait') {
-    progress.waitingSinceMs ??= now;
-    progress.source = turn.where;
-    return { lookAfterMs: turn.afterMs };
-  }
-  progress.waitingSinceMs = undefined;
-  let ending: Go | undefined = turn;
-  try {
-    const result = await fetch();
-    if (result === undefined) return BY_ANOTHER_PROCESS;
-    if (result !== FOUND_ON_DISK) {
-      ending = undefined;
-      publisher.publish(address, result.source, turn);
-    }
-    return result;
-  } finally {
-    ending?.end();
   }
 }
 

@@ -6,14 +6,14 @@
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { type ErrnoName, messageOf, TmaxError } from '../errors.js';
 import { CopyState } from '../sources/copy-state.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { ClaimJob, ClaimOutcome } from './claim-thread.js';
 import type { Claim, Destination, PutOptions, RoomLimits } from './destination.js';
 import type { PutJob, PutOutcome } from './put-thread.js';
+import { startThreads } from './threads.js';
 
 export interface DirectoryDestinationOptions {
   readonly limits: RoomLimits;
@@ -23,8 +23,6 @@ export interface DirectoryDestinationOptions {
 
 /** Blobs written at one time: one alone rarely fills a network's disk. */
 export const MAX_PUT_THREADS = 2;
-/** A thread without work is ended after so long. */
-const IDLE_THREADS_MS = 30_000;
 /** How often it is looked whether a writing thread has done anything. */
 const WATCH_INTERVAL_MS = 100;
 /** How long giving back what is held may take at the end; what is left then is taken for that of a dead node. */
@@ -242,18 +240,3 @@ const ERRNO_OF: Readonly<Record<string, ErrnoName>> = {
   ENOSPC: 'ENOSPC',
   EDQUOT: 'ENOSPC',
 };
-
-function startThreads<Job, Outcome>(
-  file: string,
-  threads: { readonly minThreads?: number; readonly maxThreads: number },
-): Piscina<Job, Outcome> {
-  return new Piscina<Job, Outcome>({
-    filename: fileURLToPath(new URL(file, import.meta.url)),
-    minThreads: 0,
-    idleTimeout: IDLE_THREADS_MS,
-    // An idle thread waits in its event loop, where timers run and where it can be ended, and not in Atomics.wait.
-    atomics: 'disabled',
-    recordTiming: false,
-    ...threads,
-  });
-}

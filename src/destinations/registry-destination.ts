@@ -3,8 +3,7 @@
  * moment all fetch it, and the first to be done uploads it.
  */
 
-import { fileURLToPath } from 'node:url';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { messageOf, TmaxError } from '../errors.js';
 import type { HttpSettings } from '../sources/http-client.js';
 import { fromPlainError } from '../sources/plain-error.js';
@@ -12,6 +11,7 @@ import type { Registry } from '../sources/registry.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Destination, PutOptions } from './destination.js';
 import type { PushJob, PushOutcome } from './push-thread.js';
+import { startThreads } from './threads.js';
 
 export interface RegistryDestinationOptions {
   readonly http: HttpSettings;
@@ -21,7 +21,6 @@ export interface RegistryDestinationOptions {
 
 /** Uploads at one time. */
 const MAX_PUSH_THREADS = 2;
-const IDLE_THREADS_MS = 30_000;
 
 export class RegistryDestination implements Destination {
   readonly name: string;
@@ -81,15 +80,7 @@ export class RegistryDestination implements Destination {
   }
 
   #startedPool(): Piscina<PushJob, PushOutcome> {
-    this.#pool ??= new Piscina<PushJob, PushOutcome>({
-      filename: fileURLToPath(new URL('./push-thread.js', import.meta.url)),
-      minThreads: 0,
-      maxThreads: MAX_PUSH_THREADS,
-      idleTimeout: IDLE_THREADS_MS,
-      // Between jobs a thread goes on serving its connections.
-      atomics: 'disabled',
-      recordTiming: false,
-    });
+    this.#pool ??= startThreads<PushJob, PushOutcome>('./push-thread.js', { maxThreads: MAX_PUSH_THREADS });
     return this.#pool;
   }
 }

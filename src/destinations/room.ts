@@ -4,7 +4,7 @@
  * Nothing is locked, and nothing is written down that a dead node could leave wrong.
  */
 
-import { lstatSync, readdirSync, rmSync, type Stats, statfsSync } from 'node:fs';
+import { lstatSync, readdirSync, type Stats, statfsSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemErrorCode } from '../errors.js';
 import type { RoomLimits } from './destination.js';
@@ -65,8 +65,8 @@ export class Room {
       const stated = statedBytes(name);
       const stats = lstatSync(path, { throwIfNoEntry: false });
       if (stated === undefined || stats === undefined) continue;
-      if (nowMs - stats.mtimeMs > LEFT_AFTER_MS) rmSync(path, { force: true });
-      else found.push({ stated, unwritten: Math.max(0, stated - stats.blocks * BLOCK_BYTES) });
+      if (nowMs - stats.mtimeMs > LEFT_AFTER_MS && isRemoved(path)) continue;
+      found.push({ stated, unwritten: Math.max(0, stated - stats.blocks * BLOCK_BYTES) });
     }
     return found;
   }
@@ -97,6 +97,19 @@ function namesIn(folder: string): string[] {
     return readdirSync(folder);
   } catch (error) {
     if (systemErrorCode(error) === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** False where it is another user's, in a folder with the sticky bit: it goes on taking the room that it takes. */
+function isRemoved(path: string): boolean {
+  try {
+    unlinkSync(path);
+    return true;
+  } catch (error) {
+    const code = systemErrorCode(error) ?? '';
+    if (['EPERM', 'EACCES'].includes(code)) return false;
+    if (code === 'ENOENT') return true;
     throw error;
   }
 }

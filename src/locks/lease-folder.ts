@@ -5,7 +5,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, openSync, readdirSync, rmSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync, rmSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { systemErrorCode } from '../errors.js';
 import { Heartbeat } from './heartbeat.js';
@@ -85,7 +85,7 @@ export class LeaseFolder {
       if (parts === null || parts[1] !== key || own.includes(path)) return false;
       if (mode === 'shared' && parts[2] === 'shared') return false;
       if (!this.#heartbeat.isStale(parts[3] ?? '')) return true;
-      rmSync(path, { force: true });
+      removeIfOurs(path);
       return false;
     });
   }
@@ -99,5 +99,15 @@ export class LeaseFolder {
       this.#makeFolder(dirname(path));
       closeSync(openSync(path, flags, 0o644));
     }
+  }
+}
+
+/** Where it can't be removed (another user's, in a folder with the sticky bit), it counts for nothing all the same. */
+function removeIfOurs(path: string): void {
+  try {
+    // Not rm, which takes what it may not remove for a folder.
+    unlinkSync(path);
+  } catch (error) {
+    if (!['ENOENT', 'EPERM', 'EACCES'].includes(systemErrorCode(error) ?? '')) throw error;
   }
 }

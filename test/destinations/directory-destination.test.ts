@@ -221,6 +221,30 @@ test('what a killed node was fetching or writing is taken over, and what it left
   t.deepEqual(filesIn(join(folder, 'incoming')), []);
 });
 
+test('in a directory for everybody, what another user’s dead node has left is in nobody’s way', async (t) => {
+  const folder = temporaryFolder(t);
+  chmodSync(folder, 0o1777);
+  const first = destinationOn(t, folder);
+  await put(t, first, blobOf('first'));
+  const script = new URL('../support/killed-publisher.js', import.meta.url).pathname;
+  const child = execa(process.execPath, [script, folder, BLOB.address.sha256], { reject: false });
+  await new Promise((resolve) => child.stdout.once('data', resolve));
+  child.kill('SIGKILL');
+  await child;
+  const [left = ''] = filesIn(join(folder, 'incoming'));
+  const long = new Date(Date.now() - 3_600_000);
+  utimesSync(join(folder, 'incoming', left), long, long);
+  const path = fileOf(t, BLOB);
+  chmodSync(dirname(path), 0o755);
+  const other = new URL('../support/publishing-user.js', import.meta.url).pathname;
+  const { stdout, stderr } = await execa(process.execPath, [other, folder, path, JSON.stringify(BLOB.address)], {
+    uid: 1000,
+    gid: 1000,
+  });
+  t.is(stdout, 'ours written', stderr);
+  t.true(readFileSync(place(folder, BLOB)).equals(BLOB.content));
+});
+
 test('a cache of tmaxfs is no destination, and neither is what is no folder', async (t) => {
   const cache = temporaryFolder(t);
   await BlobStore.open(cache);

@@ -9,7 +9,7 @@ const [, , root = '', sha256 = ''] = process.argv;
 const folder = new SharedFolder(root);
 const leases = new LeaseFolder(folder.leases, (path) => folder.make(path).close());
 leases.tryTake(sha256, 'exclusive');
-mkdirSync(folder.incoming);
+mkdirSync(folder.incoming, { recursive: true });
 writeFileSync(join(folder.incoming, incomingName({ sha256, sizeBytes: 5_000_000 })), 'half of it');
 process.stdout.write('ready\n');
 setInterval(() => undefined, 1000);
