@@ -69,7 +69,9 @@ export function buildCatalog(sources: CatalogSources, naming?: NameTemplate): Ca
   const variants = form.variants({ sources, own, others, naming, leaveOut });
   if (variants.size === 0) {
     const where = form.indexPath === undefined ? 'the listing' : form.indexPath;
-    throw new TmaxError('EBADMSG', `${where} of ${repository}@${commit} names no usable variant`, {
+    const [first] = problems;
+    const why = first === undefined ? '' : `: ${first.subject}: ${first.reason}`;
+    throw new TmaxError('EBADMSG', `${where} of ${repository}@${commit} names no usable variant${why}`, {
       source: 'catalog',
       level: 'error',
     });

@@ -58,6 +58,8 @@ const revisionsShape = v.record(v.string(), commitShape);
 
 export class CatalogStore {
   readonly #folder: string;
+  /** Revisions are read, changed and written by one at a time: several pools may be of one repository. */
+  #remembering: Promise<void> = Promise.resolve();
 
   /** `folder` is created on the first save. */
   constructor(folder: string) {
@@ -110,7 +112,13 @@ export class CatalogStore {
     return (await this.#revisions(repository)).get(revision);
   }
 
-  async rememberCommit(repository: string, revision: string, commit: string): Promise<void> {
+  rememberCommit(repository: string, revision: string, commit: string): Promise<void> {
+    const remembered = this.#remembering.then(() => this.#remember(repository, revision, commit));
+    this.#remembering = remembered.catch(() => undefined);
+    return remembered;
+  }
+
+  async #remember(repository: string, revision: string, commit: string): Promise<void> {
     const revisions = await this.#revisions(repository);
     if (revisions.get(revision) === commit) return;
     revisions.delete(revision);

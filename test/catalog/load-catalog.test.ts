@@ -222,6 +222,13 @@ test('each kind of one commit is on disk for itself, and none is taken for anoth
   ]);
 });
 
+test('revisions of one repository that are loaded at one time are all remembered', async (t) => {
+  const { load } = setUp(t);
+  const revisions = ['main', 'v1', 'v2', 'v3', 'v4'];
+  await Promise.all(revisions.map((revision) => load(revision)));
+  for (const revision of revisions) t.is((await load(revision, false)).commit, FIRST, revision);
+});
+
 test('a manifest comes back from the disk with what it names in other repositories', async (t) => {
   const { origin, load } = setUp(t);
   origin.small = ['manifest.jsonl'];

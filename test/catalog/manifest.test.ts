@@ -6,6 +6,7 @@ import { manifestForm } from '../../src/catalog/manifest.js';
 import { type NameTemplate, nameOfRow, parseNameTemplate } from '../../src/catalog/name-template.js';
 import { nameProblem, pathProblem } from '../../src/catalog/names.js';
 import { TmaxError } from '../../src/errors.js';
+import { POOL_IMAGES, POOL_TASKS, poolImages, poolTaskMap } from '../support/pool-scale.js';
 
 const COMMIT = 'c'.repeat(40);
 const OTHER = 'd'.repeat(40);
@@ -167,6 +168,34 @@ test('a manifest without one usable row is no pool', (t) => {
     t.is(error?.errno, 'EBADMSG', text);
     t.regex(error?.message ?? '', /manifest.jsonl of org\/pool@c{40} names no usable variant/);
   }
+});
+
+test('a template of a field that no row has is told in the words of the first row', (t) => {
+  const sources = sourcesOf([row('a.sif', 'a', { id: 'x' })], [listed('a.sif', 'a')]);
+  const error = t.throws(() => buildCatalog(sources, parseNameTemplate('{nope}.sif')), { instanceOf: TmaxError });
+  t.regex(error?.message ?? '', /no usable variant: line 1 of manifest.jsonl: it has no text or number "nope"$/);
+});
+
+test('a manifest without end is refused', (t) => {
+  const error = t.throws(() => buildCatalog(sourcesOf('\n'.repeat(1_000_001), [])), { instanceOf: TmaxError });
+  t.regex(error?.message ?? '', /has more than 1000000 lines/);
+});
+
+test('a manifest of the published size has the tasks and images that the map has', (t) => {
+  const map = poolTaskMap();
+  const images = new Map(poolImages(map).map((image) => [image.path, image]));
+  const rows = Object.entries(map).flatMap(([variant, tasks]) =>
+    Object.entries(tasks).map(([id, path]) => {
+      const image = images.get(path);
+      return { variant, task_id: id, sif_sha256: image?.sha256, sif_bytes: image?.sizeBytes, hf_path: path };
+    }),
+  );
+  const catalog = buildCatalog(sourcesOf(rows, [...images.values()]), parseNameTemplate('{variant}/{task_id}.sif'));
+  t.deepEqual(Object.fromEntries([...catalog.variants.values()].map(({ name, tasks }) => [name, tasks.size])), {
+    ...POOL_TASKS,
+  });
+  t.is(catalog.blobs.size, POOL_IMAGES);
+  t.is(catalog.problemCount, 0);
 });
 
 test('a template takes text and whole numbers of a row’s own fields, and its folders are the variant', (t) => {

@@ -129,6 +129,25 @@ test.serial('any repository is shown as its images lie', async (t) => {
   t.regex(verified.stderr, /2 images on this disk were proven again/);
 });
 
+test.serial('images that come to a repository are followed; a commit without any is not shown', async (t) => {
+  const pool = await mountOf(t, 'org/listing', [repositoryOf('org/listing', [zero])], '--follow', '1s');
+  const push = (digit: string, pushed: readonly FakeFile[]) =>
+    pool.hub.repository('org/listing').push({ commit: digit.repeat(40), date: new Date(0), files: pushed });
+  push('1', [zero, one]);
+  await eventually(
+    'the new image is shown',
+    async () => (await pool.run('cat', [pool.path('images/1.sif')])).exitCode === 0 || undefined,
+  );
+  push('2', []);
+  const failure = await eventually(
+    'the commit is refused',
+    async () => (await pool.status()).follow.failure ?? undefined,
+  );
+  t.regex(failure.message, /org\/listing@2{40} has no task_to_blob.json, no manifest.jsonl, no \*.sif/);
+  t.is((await pool.status()).commit, '1'.repeat(40));
+  t.is((await pool.run('cat', [pool.path('images/0.sif')])).exitCode, 0);
+});
+
 test.serial('the kind can be named, and what a repository is not is refused with words', async (t) => {
   const pool = await MountedPool.prepare(t, { files: [], tasks: {}, more: manifestPool() });
   const mount = (...words: string[]) =>
