@@ -45,11 +45,14 @@ export interface LoadCatalogOptions {
  */
 export async function loadCatalog(options: LoadCatalogOptions): Promise<Catalog> {
   const { repository, revision, store, log } = options;
-  const resolved = await resolve(options);
+  const lastCommit = COMMIT.test(revision) ? undefined : await store.lastCommit(repository, revision);
+  const resolving = resolve(options, lastCommit);
+  // Most often a branch still is what it was: its catalog is read while the Hub answers. What keeps it from being read comes up
+  // again where it is needed.
+  const [resolved, ahead] = await Promise.all([resolving, builtFromDisk(options, lastCommit).catch(() => undefined)]);
   try {
-    return await catalogAt(options, resolved);
+    return await catalogAt(options, resolved, undefined, ahead);
   } catch (error) {
-    const lastCommit = await store.lastCommit(repository, revision);
     const last = lastCommit === resolved.commit ? undefined : await stored(options, lastCommit);
     if (last === undefined || options.signal.aborted || !(isUnusable(error) || isUnreachable(error))) throw error;
     const reason = messageOf(error);
@@ -80,15 +83,17 @@ export async function reloadCatalog(options: LoadCatalogOptions, current: Catalo
 
 /**
  * The commit's catalog, from the disk or else from the Hub; remembered as what the revision stands for once it is good.
- * `before`: what is shown until then; undefined: what the revision last stood for, if that is known.
+ * `before`: what is shown until then; undefined: what the revision last stood for, if that is known. `ahead`: a catalog that was
+ * read from the disk already, of this commit or of another.
  */
 async function catalogAt(
   options: LoadCatalogOptions,
   { commit, date }: { readonly commit: string; readonly date?: Date },
   before?: CatalogKind,
+  ahead?: Catalog,
 ): Promise<Catalog> {
   const { repository, revision, choice = 'auto', origin, store, log, signal } = options;
-  let catalog = await stored(options, commit);
+  let catalog = await stored(options, commit, ahead);
   if (catalog === undefined) {
     if (origin === undefined) {
       const which = choice === 'auto' ? 'the catalog' : `the ${choice}`;
@@ -115,12 +120,19 @@ async function catalogAt(
   return catalog;
 }
 
-async function stored(options: LoadCatalogOptions, commit: string | undefined): Promise<Catalog | undefined> {
-  const sources = await storedSources(options, commit);
-  if (sources === undefined) return undefined;
-  const catalog = build(options, sources);
-  report(catalog, options.log, 'the local disk');
+async function stored(
+  options: LoadCatalogOptions,
+  commit: string | undefined,
+  ahead?: Catalog,
+): Promise<Catalog | undefined> {
+  const catalog = ahead?.commit === commit ? ahead : await builtFromDisk(options, commit);
+  if (catalog !== undefined) report(catalog, options.log, 'the local disk');
   return catalog;
+}
+
+async function builtFromDisk(options: LoadCatalogOptions, commit: string | undefined): Promise<Catalog | undefined> {
+  const sources = await storedSources(options, commit);
+  return sources === undefined ? undefined : build(options, sources);
 }
 
 /** Of the kind that is chosen; what was saved of another kind tells by its listing which one the commit has. */
@@ -149,10 +161,12 @@ function isUnusable(error: unknown): boolean {
 }
 
 /** The commit, with its date where it was asked for on the way. */
-async function resolve(options: LoadCatalogOptions): Promise<{ commit: string; date?: Date }> {
-  const { repository, revision, origin, store, log, signal } = options;
+async function resolve(
+  options: LoadCatalogOptions,
+  lastCommit: string | undefined,
+): Promise<{ commit: string; date?: Date }> {
+  const { repository, revision, origin, log, signal } = options;
   if (COMMIT.test(revision)) return { commit: revision };
-  const lastCommit = await store.lastCommit(repository, revision);
   if (origin === undefined) {
     if (lastCommit !== undefined) return { commit: lastCommit };
     throw new TmaxError(

@@ -62,6 +62,9 @@ const MOVABLE_TIMEOUT_MS = 5_000;
 const RELAYED_DRAIN_TIMEOUT_MS = 60_000;
 const PASSTHROUGH_DRAIN_TIMEOUT_MS = 1_000;
 
+/** How long after the mount garbage is collected. */
+const TIDY_AFTER_MS = 2_000;
+
 /** Of the sockets: actions are for who mounted, documents for all whom the mount lets in. */
 const CONTROL_SOCKET_MODE = 0o600;
 const GROUP_SOCKET_MODE = 0o660;
@@ -258,7 +261,6 @@ async function startDaemon(
   await listen(sockets.control, mode, daemonActions(settings, pools, blobs, fileSystem), group);
   if (sockets.status !== undefined) await listen(sockets.status, STATUS_SOCKET_MODE, {});
   throwIfCalledOff(signal);
-  collectGarbage();
   mount = await mountFileSystem(fileSystem, {
     mountpoint: settings.mountpoint,
     fsName: deviceOf(settings.pools),
@@ -275,6 +277,9 @@ async function startDaemon(
     { mountpoint: settings.mountpoint, driver, passthrough, seconds: (Date.now() - startedAt.getTime()) / 1000 },
     'mounted: the tree is readable',
   );
+  // What the start has left over, when whoever waited for it has had a first look.
+  const tidying = setTimeout(collectGarbage, TIDY_AFTER_MS).unref();
+  closers.add(async () => clearTimeout(tidying));
   const tooLarge = imagesThatCannotFit(pools.catalog, space.limits, settings);
   if (tooLarge !== undefined) log.warn(tooLarge);
   const activity = () =>
