@@ -19,7 +19,7 @@ export interface Engine {
   readonly disk: string;
   /** Words of `tmaxfs mount`. */
   readonly words: readonly string[];
-  /** Whether only one node fetches what several want in one moment; else one fetches all before the others ask. */
+  /** Whether only one node fetches what several want in one moment; else each fetches some before the others ask. */
   readonly hasTurns: boolean;
   /** Lets it have this in the place of an image, from now on. */
   plant(file: FakeFile, bytes: Buffer, lie: Lie): Promise<void>;
@@ -33,8 +33,10 @@ const TROUBLED_NODES = 4;
 const IMAGES = 200;
 /** Images more, for each trouble. */
 const TROUBLED_IMAGES = 24;
+/** Of the test that does the most, on a machine with much else to do. */
+const BUSY_TIMEOUT_MS = 300_000;
 /** Short, since each is waited for; a node that is merely slow asks again. */
-const DEADLINES = ['--connect-timeout', '4', '--first-byte-timeout', '4', '--idle-timeout', '4'];
+const DEADLINES = ['--connect-timeout', '2', '--first-byte-timeout', '2', '--idle-timeout', '2'];
 
 /** Declares the tests. `start` makes the engine, and can do so where `isInstalled`. */
 export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => Promise<Engine>): void {
@@ -52,18 +54,13 @@ export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => 
   anyTest.after.always(() => lifetime.end());
 
   test('eight nodes open two hundred images: every byte is right, and the Hub is asked once for each', async (t) => {
+    t.timeout(BUSY_TIMEOUT_MS);
     const cluster = await Cluster.start(lifetime, { nodes: NODES, images: IMAGES + 4 * TROUBLED_IMAGES });
     const engine = await start(cluster);
     shared = { cluster, engine };
     await cluster.mount(engine.words);
     const files = cluster.files.slice(0, IMAGES);
-    if (!engine.hasTurns) {
-      const [first] = cluster.nodes;
-      t.deepEqual(await first?.open(files, cluster.files), []);
-      await eventually('the first node has published them', async () => {
-        return (await first?.status())?.publishing.every(({ published }) => published === IMAGES) || undefined;
-      });
-    }
+    if (!engine.hasTurns) t.deepEqual(await divided(cluster, files), []);
     t.deepEqual(await cluster.open(files), []);
     const { resolver, storage } = cluster.hits();
     for (const hits of [resolver, storage]) {
@@ -91,7 +88,7 @@ export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => 
       if (index % 3 === 2) await engine.plant(file, gzipSync(content), 'gzip');
     }
     t.deepEqual(await cluster.open(files), []);
-    t.true(cluster.logs().some(({ code }) => code === 'sha256-mismatch'));
+    t.true(cluster.nodes.flatMap((node) => node.log()).some(({ code }) => code === 'sha256-mismatch'));
   });
 
   test('its disk is full: every byte is right', async (t) => {
@@ -120,4 +117,19 @@ export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => 
       if (signal === 'STOP') await engine.machine.signal('CONT');
     });
   }
+}
+
+/** Lets each node open its part of the images; resolves, as `Cluster.open`, when all are published. */
+async function divided(cluster: Cluster, files: readonly FakeFile[]): Promise<string[]> {
+  const faults = await Promise.all(
+    cluster.nodes.map(async (node, index) => {
+      const part = files.filter((_, number) => number % cluster.nodes.length === index);
+      const wrong = await node.open(part, files);
+      // In the log: each answer of `status` is a process more on a busy machine.
+      const published = () => node.log().filter(({ msg }) => msg === 'published a blob').length;
+      await eventually('what a node has fetched is published', () => published() === part.length || undefined);
+      return wrong;
+    }),
+  );
+  return faults.flat();
 }

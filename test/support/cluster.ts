@@ -2,7 +2,6 @@
 
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Status } from '../../src/daemon/status.js';
 import { FakeHub } from '../../src/demo/fake-hub.js';
 import { taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { type FakeFile, repositoryOf } from '../../src/demo/fake-hub-repository.js';
@@ -87,12 +86,6 @@ export class Cluster {
     await eventually('a node has some of the images', () => this.nodes.some(isCached) || undefined);
   }
 
-  /** Lines of all daemons' logs, parsed. */
-  logs(): Record<string, unknown>[] {
-    const lines = this.nodes.flatMap(({ logFile }) => readFileSync(logFile, 'utf8').split('\n').filter(Boolean));
-    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
-  }
-
   /** How often the Hub was asked for the place of an image, and its storage for the bytes of one, by image. */
   hits(): { readonly resolver: ReadonlyMap<string, number>; readonly storage: ReadonlyMap<string, number> } {
     const count = (server: 'hub' | 'cdn') => {
@@ -145,9 +138,10 @@ export class ClusterNode {
     return this.machine.run(words, { env: { ...this.#env, ...env } });
   }
 
-  async status(): Promise<Status> {
-    const { stdout } = await this.tmaxfs(['status', this.mountpoint, '--json']);
-    return JSON.parse(stdout) as Status;
+  /** Lines of the daemon's log, parsed. */
+  log(): Record<string, unknown>[] {
+    const lines = readFileSync(this.logFile, 'utf8').split('\n').filter(Boolean);
+    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   }
 
   /** Digests these files of the pool, several at a time, and says which did not have the bytes that they should. */
