@@ -6,7 +6,8 @@
 import { pino } from 'pino';
 import { formatBytes } from '../daemon/amount.js';
 import { seedDestination } from '../daemon/seeding.js';
-import { type MountWords, parseDestination, readSettings } from '../daemon/settings.js';
+import { type MountWords, readSettings } from '../daemon/settings.js';
+import { parseDestination } from '../daemon/source-choices.js';
 import { TmaxError } from '../errors.js';
 import { readTaskList } from './task-list.js';
 import { transferDisplay } from './transfer-display.js';

@@ -7,7 +7,8 @@ import { RegistryDestination } from '../destinations/registry-destination.js';
 import { httpSettings } from '../sources/remote-source.js';
 import { remoteSettings } from './hub-settings.js';
 import { registrySecret } from './registry-secret.js';
-import type { DestinationChoice, Settings } from './settings.js';
+import type { Settings } from './settings.js';
+import type { DestinationChoice } from './source-choices.js';
 
 /** Offline the directories alone. Errors: ENOTDIR, EINVAL, naming a directory that can't be used. */
 export async function openDestinations(settings: Settings, log: Logger): Promise<readonly Destination[]> {

@@ -15,7 +15,8 @@ import { openDestination } from './destinations.js';
 import { DiskSpace } from './disk-space.js';
 import { hubSettings } from './hub-settings.js';
 import { Pools } from './pools.js';
-import { type DestinationChoice, type Settings, sourceName } from './settings.js';
+import type { Settings } from './settings.js';
+import { type DestinationChoice, sourceName } from './source-choices.js';
 import { openSources } from './sources.js';
 import { type Selection, wantedBlobs } from './wanted-blobs.js';
 

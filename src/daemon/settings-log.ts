@@ -4,7 +4,8 @@ import type { Logger } from 'pino';
 import { proxyFor, proxyUrl } from '../sources/proxy.js';
 import { version } from '../version.js';
 import { describePool } from './pool-choices.js';
-import { type Settings, sourceName } from './settings.js';
+import type { Settings } from './settings.js';
+import { sourceName } from './source-choices.js';
 
 /** What launchers leak into the environment decides what happens: it is said at every start. No secrets. */
 export function logSettings(settings: Settings, log: Logger): void {

@@ -9,12 +9,18 @@ import { availableParallelism, homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { TmaxError } from '../errors.js';
-import { parseRegistry, type Registry } from '../sources/registry.js';
-import { parseUrlTemplate } from '../sources/url-template.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
+import { parsePath } from './path-word.js';
 import { type PoolChoice, type PoolWords, readPools } from './pool-choices.js';
+import {
+  type DestinationChoice,
+  parseDestinations,
+  parseSources,
+  type SourceChoice,
+  withDestinations,
+} from './source-choices.js';
 
 /** Options of `tmaxfs mount` as they were written, each with its default filled in by the command line. */
 export interface MountWords extends PoolWords {
@@ -119,18 +125,6 @@ export interface ProxySettings {
   readonly noProxy?: string;
 }
 
-/** `folder`: absolute; `template`: see `parseUrlTemplate`; its query may hold a secret. */
-export type SourceChoice =
-  | { readonly kind: 'hub' }
-  | { readonly kind: 'directory'; readonly folder: string }
-  | { readonly kind: 'template'; readonly template: string }
-  | { readonly kind: 'registry'; readonly registry: Registry }
-  /** `proxy`: `http://host:port`; without a template the Hub's own URLs are fetched through it. */
-  | { readonly kind: 'dragonfly'; readonly proxy: string; readonly template: string | undefined };
-
-/** Those sources that can be written to, too. */
-export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'directory' | 'registry' }>;
-
 export const DRIVERS = ['auto', 'kernel', 'fuse-native'] as const;
 export type Driver = (typeof DRIVERS)[number];
 
@@ -147,9 +141,6 @@ const DEFAULT_IDLE = '20';
 /** More of them take each other's share, and memory. */
 const MAX_CONNECTIONS = 64;
 const MAX_FETCHES = 256;
-/** Each has threads and metrics of its own. */
-const MAX_SOURCES = 16;
-const REGISTRY = /^oci(\+http)?:/;
 const YES = new Set(['1', 'on', 'yes', 'true']);
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -227,88 +218,6 @@ export function parseThreads(text: string, option: string): number {
 /** The folder named, or the user's own. Errors: EINVAL. */
 export function chooseCacheDirectory(folder: string | undefined, environment: Environment): string {
   return folder === undefined ? defaultCacheDirectory(environment) : parsePath(folder, '--cache-dir');
-}
-
-/** Absolute. Errors: EINVAL it is empty, as where a script's variable is not set. */
-export function parsePath(text: string, option: string): string {
-  if (text.trim() !== '') return resolve(text);
-  throw new TmaxError('EINVAL', `${option} takes a path, not ""`, { source: 'settings' });
-}
-
-/** "hub", "dir:/path" and URL templates, each once. Errors: EINVAL; what may hold a password is not repeated. */
-function parseSources(words: readonly string[]): readonly SourceChoice[] {
-  if (words.length > MAX_SOURCES) {
-    throw new TmaxError('EINVAL', `--source names more than ${MAX_SOURCES} places`, { source: 'settings' });
-  }
-  const choices = words.map(parseSource);
-  const names = choices.map(sourceName);
-  if (new Set(names).size === choices.length) return choices;
-  throw new TmaxError('EINVAL', `--source names one twice: ${names.join(', ')}`, { source: 'settings' });
-}
-
-function parseSource(word: string): SourceChoice {
-  if (word === 'hub') return { kind: 'hub' };
-  const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
-  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
-  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
-  if (/^https?:/i.test(word)) {
-    parseUrlTemplate(word);
-    return { kind: 'template', template: word };
-  }
-  const [, address, template] = /^dragonfly:\/\/([^/@?#{}]+)(?:\/(https?:.+)?)?$/i.exec(word) ?? [];
-  if (address !== undefined && URL.canParse(`http://${address}`)) {
-    if (template !== undefined) parseUrlTemplate(template);
-    return { kind: 'dragonfly', proxy: `http://${address}`, template };
-  }
-  const shown = word.includes('@') ? 'this' : `"${word}"`;
-  const message = `--source takes "hub", "dir:/path", "oci://host/name", an http(s) URL with {sha256} or {path} in it, or "dragonfly://host:port", not ${shown}`;
-  throw new TmaxError('EINVAL', message, { source: 'settings' });
-}
-
-/** As it may be shown to anyone; see `Source.name`. */
-export function sourceName(choice: SourceChoice): string {
-  switch (choice.kind) {
-    case 'hub':
-      return 'hub';
-    case 'directory':
-      return `dir:${choice.folder}`;
-    case 'template':
-      return parseUrlTemplate(choice.template).shown;
-    case 'registry':
-      return choice.registry.shown;
-    case 'dragonfly': {
-      const { proxy, template } = choice;
-      const behind = template === undefined ? '' : `/${parseUrlTemplate(template).shown}`;
-      return `${proxy.replace('http:', 'dragonfly:')}${behind}`;
-    }
-  }
-}
-
-/** Each once. Errors: EINVAL. */
-function parseDestinations(words: readonly string[]): readonly DestinationChoice[] {
-  const choices = words.map((word) => parseDestination(word));
-  if (new Set(choices.map(sourceName)).size === choices.length) return choices;
-  throw new TmaxError('EINVAL', `--publish names one twice: ${words.join(', ')}`, { source: 'settings' });
-}
-
-/** Errors: EINVAL. */
-export function parseDestination(word: string, option = '--publish'): DestinationChoice {
-  const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
-  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, `${option} dir:`) };
-  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
-  const shown = word.includes('@') ? 'this' : `"${word}"`;
-  throw new TmaxError('EINVAL', `${option} takes "dir:/path" or "oci://host/name", not ${shown}`, {
-    source: 'settings',
-  });
-}
-
-/** What is published somewhere is looked for there first, unless it has a place in the order of its own. */
-function withDestinations(
-  sources: readonly SourceChoice[],
-  destinations: readonly DestinationChoice[],
-): readonly SourceChoice[] {
-  const named = new Set(sources.map(sourceName));
-  return [...destinations.filter((destination) => !named.has(sourceName(destination))), ...sources];
 }
 
 /** Whether an environment variable says yes, as the Hub's own client reads them. */

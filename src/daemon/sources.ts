@@ -9,7 +9,8 @@ import type { Source } from '../sources/source.js';
 import { type HealthReport, SourceHealth } from '../sources/source-health.js';
 import { hubSettings, remoteSettings } from './hub-settings.js';
 import { registrySecret } from './registry-secret.js';
-import { type Settings, type SourceChoice, sourceName } from './settings.js';
+import type { Settings } from './settings.js';
+import { type SourceChoice, sourceName } from './source-choices.js';
 
 export interface OpenedSource {
   readonly source: Source;

@@ -9,6 +9,7 @@ import test, { type ExecutionContext } from 'ava';
 import { FakeHub } from '../../src/demo/fake-hub.js';
 import type { Fault } from '../../src/demo/fake-hub-faults.js';
 import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
+import { eventually } from '../support/mount-client.js';
 import { MountedPool, POOL_NAME } from '../support/mounted-pool.js';
 import { freePort, startNginx } from '../support/nginx.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
@@ -72,12 +73,14 @@ for (const fault of FAULTS) {
 
     const askedSoFar = engine.requests.all.length;
     await isRight(t, pool, 4);
-    t.is(engine.requests.all.length, askedSoFar, 'one that is left alone is not asked');
+    // Where the commands took so long that its time had come, this fetch was the one to try it.
+    const hasTried = ((await pool.status()).sources[0]?.health.failuresInARow ?? 0) > 3;
+    t.is(engine.requests.all.length > askedSoFar, hasTried, 'one that is left alone is not asked');
   });
 }
 
 test.serial('an engine that is well again is noticed, by one fetch', async (t) => {
-  const { files, tasks } = smallPool(8);
+  const { files, tasks } = smallPool(4);
   const engine = await FakeHub.start({ repositories: [repositoryOf(POOL_NAME, files)] });
   t.teardown(() => engine.close());
   const source = `${engine.endpoint}/datasets/{repo}/resolve/main/{path}`;
@@ -87,11 +90,8 @@ test.serial('an engine that is well again is noticed, by one fetch', async (t) =
   installed.remove();
   const health = async () => (await pool.status()).sources[0]?.health;
   t.true((await health())?.isLeftAlone);
+  await eventually('it may be tried', async () => (await health())?.leftAloneSeconds === 0 || undefined);
   const index = 3;
-  // Opens go on meanwhile; the first that is let through finds it well.
-  for (; index < files.length && (await health())?.leftAloneSeconds !== 0; ) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
   await isRight(t, pool, index);
   t.like(await health(), { isLeftAlone: false, failuresInARow: 0 });
   t.false(bytesFrom(pool).includes(`images/${index}.sif`));

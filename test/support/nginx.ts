@@ -54,10 +54,14 @@ export async function startNginx(folder: string, port: number, servers: string):
     detached: true,
   });
   const exited = once(child, 'exit');
-  await isListening(port, 'nginx');
   const signal = (name: NodeJS.Signals): void => {
-    if (child.pid !== undefined) process.kill(-child.pid, name);
+    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, name);
   };
+  // Nobody else would end it where the tests are ended before their teardown.
+  const onExit = (): void => signal('SIGKILL');
+  process.once('exit', onExit);
+  void exited.then(() => process.removeListener('exit', onExit));
+  await isListening(port, 'nginx');
   return {
     log: () => readFileSync(accessLog, 'utf8').split('\n').filter(Boolean).map(parseLine),
     stop: async () => {
@@ -66,7 +70,6 @@ export async function startNginx(folder: string, port: number, servers: string):
     },
     signal,
     kill: async () => {
-      if (child.exitCode !== null || child.signalCode !== null) return;
       signal('SIGKILL');
       await exited;
     },

@@ -5,7 +5,8 @@
 
 import { pino } from 'pino';
 import { remoteSettings } from '../../daemon/hub-settings.js';
-import { type Settings, type SourceChoice, sourceName } from '../../daemon/settings.js';
+import type { Settings } from '../../daemon/settings.js';
+import { type SourceChoice, sourceName } from '../../daemon/source-choices.js';
 import { wordsOf } from '../../errors.js';
 import { HttpClient, type HttpReply } from '../../sources/http-client.js';
 import { RateGovernor } from '../../sources/rate-governor.js';
