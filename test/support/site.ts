@@ -96,7 +96,12 @@ export class Site {
   readonly #prefix: string;
   readonly #network: Machine;
 
-  private constructor(prefix: string, network: Machine) {
+  private constructor(
+    prefix: string,
+    network: Machine,
+    /** Name of the one thing that is seen outside of the machines. */
+    readonly outsideLink: string,
+  ) {
     this.#prefix = prefix;
     this.#network = network;
   }
@@ -105,14 +110,14 @@ export class Site {
   static async start(lifetime: Lifetime): Promise<Site> {
     const prefix = await freePrefix();
     const network = await Machine.start('');
-    const site = new Site(prefix, network);
+    const link = `tmaxfs${randomInt(0x1000_0000).toString(16)}`;
+    const site = new Site(prefix, network, link);
     lifetime.teardown(async () => {
       await Promise.all([...site.#machines, network].map((machine) => machine.powerOff()));
     });
     await network.must(['ip', 'link', 'add', 'switch', 'type', 'bridge']);
     await network.must(['ip', 'link', 'set', 'switch', 'up']);
     // The other end lies outside of any machine, and goes with this one.
-    const link = `tmaxfs${randomInt(0x1000_0000).toString(16)}`;
     const peer = ['type', 'veth', 'peer', 'name', 'outside', 'netns', String(network.pid)];
     await execa('ip', ['link', 'add', link, ...peer]);
     await network.must(['ip', 'link', 'set', 'outside', 'master', 'switch', 'up']);
