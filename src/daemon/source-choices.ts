@@ -19,6 +19,8 @@ export type DestinationChoice = Extract<SourceChoice, { readonly kind: 'director
 
 /** Each has threads and metrics of its own. */
 const MAX_SOURCES = 16;
+/** Each gets everything that is fetched. */
+const MAX_DESTINATIONS = 4;
 const REGISTRY = /^oci(\+http)?:/;
 
 /** "hub", "dir:/path" and URL templates, each once. Errors: EINVAL; what may hold a password is not repeated. */
@@ -72,6 +74,9 @@ export function sourceName(choice: SourceChoice): string {
 
 /** Each once. Errors: EINVAL. */
 export function parseDestinations(words: readonly string[]): readonly DestinationChoice[] {
+  if (words.length > MAX_DESTINATIONS) {
+    throw new TmaxError('EINVAL', `--publish names more than ${MAX_DESTINATIONS} places`, { source: 'settings' });
+  }
   const choices = words.map((word) => parseDestination(word));
   if (new Set(choices.map(sourceName)).size === choices.length) return choices;
   throw new TmaxError('EINVAL', `--publish names one twice: ${words.join(', ')}`, { source: 'settings' });

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import test from 'ava';
 import { isYes, readSettings } from '../../src/daemon/settings.js';
+import { sourceName } from '../../src/daemon/source-choices.js';
 import { MOUNT_WORDS } from '../support/mount-words.js';
 
 test('without any environment: the public Hub, the user’s cache folder, no proxy', (t) => {
@@ -102,6 +103,30 @@ test('sources are asked in the order in which they are named, each once; without
   ] as const) {
     t.throws(() => sources([...wrong]), { message: words });
   }
+});
+
+test('what is published somewhere is looked for there first, unless --source has a place for it', (t) => {
+  const names = (publish: readonly string[], source?: readonly string[]) => {
+    const settings = readSettings({ ...MOUNT_WORDS, publish, source }, {});
+    return [settings.sources, settings.publish].map((choices) => choices.map(sourceName));
+  };
+  t.deepEqual(names([]), [['hub'], []]);
+  t.deepEqual(names(['dir:/a', 'oci://r/p']), [
+    ['dir:/a', 'oci://r/p', 'hub'],
+    ['dir:/a', 'oci://r/p'],
+  ]);
+  t.deepEqual(names(['dir:/a/'], ['hub', 'dir:/a']), [['hub', 'dir:/a'], ['dir:/a']]);
+  for (const [publish, words] of [
+    [['hub'], /^--publish takes "dir:\/path" or "oci:\/\/host\/name", not "hub"$/],
+    [['http://user:SECRET@a/{path}'], /^--publish takes .*, not this$/],
+    [['oci://user:SECRET@a/p'], /^a registry is named by oci:\/\/host/],
+    [['dir:/a', 'dir:/a/'], /^--publish names one twice/],
+  ] as const) {
+    const error = t.throws(() => names(publish), { message: words });
+    t.false(error?.message.includes('SECRET'));
+  }
+  const { publishReserve, publishSizeBytes } = readSettings({ ...MOUNT_WORDS, publishSize: '2T' }, {});
+  t.deepEqual([publishReserve, publishSizeBytes], [{ percent: 5 }, 2 * 2 ** 40]);
 });
 
 test('a scrub period may be longer than any timer can wait, and may be off', (t) => {
