@@ -2,13 +2,15 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readlinkSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import anyTest from 'ava';
+import { execa } from 'execa';
 import { eventually } from '../support/mount-client.js';
 import { supportProgram } from '../support/paths.js';
 import { hasEnded } from '../support/processes.js';
 import { canMakeSite, Site } from '../support/site.js';
+import { temporaryFolder } from '../support/temporary.js';
 
 const test = canMakeSite ? anyTest.serial : anyTest.serial.skip;
 
@@ -35,6 +37,15 @@ test('machines have addresses of their own, from which they reach this process, 
     t.is((await machine.must(['cat', '/proc/1/comm'])).trim(), 'cat');
     t.not(await machine.must(['readlink', '/proc/self/ns/pid']), readlinkSync('/proc/self/ns/pid'));
   }
+});
+
+test('a machine keeps no mount of another test', async (t) => {
+  const folder = temporaryFolder(t);
+  await execa('mount', ['-t', 'tmpfs', 'tmpfs', folder]);
+  t.teardown(async () => void (await execa('umount', ['--lazy', folder])));
+  const machine = await (await Site.start(t)).machine();
+  t.true(readFileSync('/proc/mounts', 'utf8').includes(folder));
+  t.false((await machine.must(['cat', '/proc/mounts'])).includes(folder));
 });
 
 test('a process that made a site and is killed leaves no machine, no program in one, and no link', async (t) => {

@@ -8,6 +8,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { execa, execaSync } from 'execa';
 import { type CommandResult, resultOf } from './command.js';
 import type { Lifetime } from './temporary.js';
@@ -21,6 +22,17 @@ export const canMakeSite =
   process.getuid?.() === 0 &&
   !execaSync('unshare', ['--net', '--mount', '--pid', '--fork', '--mount-proc', 'ip', 'link'], { reject: false })
     .failed;
+
+/**
+ * Lets go of the mounts of other tests, of which it has been given copies: their daemons would live as long as this machine. Then says
+ * that it is there, and reads until this process has ended.
+ */
+const FIRST_PROCESS = `
+  while read -r _ place _; do
+    case "$place" in ${tmpdir()}/tmaxfs-*) umount --lazy "$place" ;; esac
+  done </proc/mounts
+  echo
+  exec cat`;
 
 export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
@@ -42,7 +54,7 @@ export class Machine {
 
   /** For sites. */
   static async start(address: string): Promise<Machine> {
-    const words = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', 'echo; exec cat'];
+    const words = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', FIRST_PROCESS];
     const holder = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'ignore'] });
     const ready = await Promise.race([once(holder.stdout, 'data'), once(holder, 'exit').then(() => undefined)]);
     if (ready === undefined) throw new Error('no namespaces can be made here');
