@@ -1,6 +1,6 @@
 import test, { type ExecutionContext } from 'ava';
 import type { Coverage } from '../../src/daemon/coverage.js';
-import { type FakeFile, type FakeRepository, repositoryOf } from '../../src/demo/fake-hub-repository.js';
+import { type FakeFile, type FakeRepository, fileOf, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { manifestFile, rowOf } from '../support/catalogs.js';
 import { eventually } from '../support/mount-client.js';
 import { MountedPool } from '../support/mounted-pool.js';
@@ -100,6 +100,23 @@ test.serial('what the manifest says and the listings do not is known before anyb
   t.regex(problems, /line 8 of manifest.jsonl: its "task_id" contains "\/"/);
   t.regex(problems, /line 9 of manifest.jsonl: it is no JSON object/);
   t.is((await pool.tmaxfs(['coverage', pool.mountpoint])).exitCode, 1);
+});
+
+test.serial('an image elsewhere that is broken as published is refused, and told by its task', async (t) => {
+  const broken = fileOf('broken.sif', Buffer.alloc(100_000, 'no image'));
+  const rows = [rowOf(zero, { id: 'fine' }), rowOf(broken, { id: 'broken', hf_repo: ELSEWHERE })];
+  const more = [repositoryOf(OWN, [manifestFile(rows), zero]), repositoryOf(ELSEWHERE, [broken])];
+  const pool = await mountOf(t, OWN, more);
+  t.regex((await pool.run('cat', [pool.path('images/broken.sif')])).stderr, /Bad message/);
+  const coverage = await coverageOf(pool);
+  t.false(coverage.isComplete);
+  t.deepEqual(
+    coverage.variants[0]?.refused.map(({ task }) => task),
+    ['broken'],
+  );
+  const { quarantine, lastFailures } = await pool.status();
+  t.like(quarantine[0], { cause: 'image', path: 'broken.sif', names: ['images/broken'] });
+  t.like(lastFailures[0], { blob: broken.sha256, names: ['images/broken'], errno: 'EBADMSG' });
 });
 
 test.serial('any repository is shown as its images lie', async (t) => {
