@@ -21,8 +21,8 @@ async function node(
   blobs: readonly Blob[],
   options: { readonly openTimeoutMs?: number; readonly destination?: Destination } = {},
 ) {
-  const directory = new DirectorySource(folder, { idleTimeoutMs: 20_000 });
-  const { destination = destinationOn(t, folder), openTimeoutMs = 60_000 } = options;
+  const directory = new DirectorySource(folder, { idleTimeoutMs: 90_000 });
+  const { destination = destinationOn(t, folder), openTimeoutMs = 600_000 } = options;
   const hub = (await setUp(t)).source;
   for (const { address, content } of blobs) hub.contents.set(address.sha256, content);
   const parts = await setUp(t, { sources: [directory, hub], destinations: [destination], openTimeoutMs });

@@ -39,7 +39,7 @@ const isPublished = (pool: MountedPool) =>
 
 test.serial('what one node has fetched the others take from the directory, each image from the Hub once', async (t) => {
   const folder = temporaryFolder(t);
-  const pools = await nodes(t, 3, { args: ['--publish', `dir:${folder}`] });
+  const pools = await nodes(t, 3, { args: ['--publish', `dir:${folder}`, '--idle-timeout', '90'] });
   await Promise.all(pools.map((pool) => readAll(t, pool)));
   for (const line of pools.flatMap((pool) => pool.log()))
     t.false(/no other node is asked|is slow/.test(String(line['msg'])), JSON.stringify(line));
@@ -73,7 +73,9 @@ test.serial('a directory that is full fails no open, and the log says so once', 
 
 test.serial('a daemon that is killed while it has its turn leaves it to the next', async (t) => {
   const folder = temporaryFolder(t);
-  const [killed = t.fail(), other = t.fail()] = await nodes(t, 2, { args: ['--publish', `dir:${folder}`] });
+  const [killed = t.fail(), other = t.fail()] = await nodes(t, 2, {
+    args: ['--publish', `dir:${folder}`, '--idle-timeout', '90'],
+  });
   killed.hub.fault({ path: 'images/0.sif', fault: { kind: 'stall' }, requests: 'every' });
   void killed.run('cat', [killed.path('v/t0.sif')]);
   await eventually('it fetches', async () => {

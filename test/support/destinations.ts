@@ -13,7 +13,7 @@ export function destinationOn(
   folder = temporaryFolder(t),
   {
     limits = NO_LIMITS,
-    idleTimeoutMs = 20_000,
+    idleTimeoutMs = 90_000,
   }: { readonly limits?: RoomLimits; readonly idleTimeoutMs?: number } = {},
 ): DirectoryDestination {
   const destination = new DirectoryDestination(folder, { limits, idleTimeoutMs });
