@@ -15,7 +15,7 @@ import type { CatalogSources } from './catalog.js';
 import type { CatalogForm, FormContext, WantedFiles } from './catalog-form.js';
 import type { Listing } from './listing.js';
 import { nameOfRow, type Row } from './name-template.js';
-import { pathProblem, printable } from './names.js';
+import { pathProblem, printable, REPOSITORY_NAME, REVISION_NAME } from './names.js';
 import { VariantBuilder } from './variant-builder.js';
 
 const MANIFEST_PATH = 'manifest.jsonl';
@@ -26,15 +26,12 @@ const MAX_ROW_CHARACTERS = 65_536;
 const MAX_OTHER_REPOSITORIES = 16;
 const DEFAULT_REVISION = 'main';
 
-const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
-const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
-
 const imageShape = v.object({
   sif_sha256: v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/)),
   sif_bytes: v.pipe(v.number(), v.safeInteger(), v.minValue(1)),
   hf_path: v.string(),
-  hf_repo: v.nullish(v.pipe(v.string(), v.regex(REPOSITORY))),
-  hf_revision: v.nullish(v.pipe(v.string(), v.regex(REVISION))),
+  hf_repo: v.nullish(v.pipe(v.string(), v.regex(REPOSITORY_NAME))),
+  hf_revision: v.nullish(v.pipe(v.string(), v.regex(REVISION_NAME))),
 });
 type Image = v.InferOutput<typeof imageShape>;
 

@@ -5,6 +5,7 @@
 
 import { CATALOG_CHOICES, type CatalogChoice } from '../catalog/build-catalog.js';
 import { type NameTemplate, parseNameTemplate } from '../catalog/name-template.js';
+import { REPOSITORY_NAME, REVISION_NAME } from '../catalog/names.js';
 import { TmaxError } from '../errors.js';
 import { POOL_VIEW } from '../filesystem/tree.js';
 
@@ -34,8 +35,6 @@ export const DEFAULT_REVISION = 'main';
 /** Each has its listing in memory. */
 const MAX_POOLS = 16;
 
-const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
-const REVISION = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
 const POOL = /^([A-Za-z0-9][A-Za-z0-9._-]{0,63})=([^@]+)(?:@(.+))?$/;
 const COMMIT = /^[0-9a-f]{40}$/;
 
@@ -89,19 +88,19 @@ export function areFixed(pools: readonly PoolChoice[]): boolean {
 
 function parsePool(text: string, fallback: string): Pick<PoolChoice, 'name' | 'repository' | 'revision'> {
   const [, name = '', repository = '', revision = fallback] = POOL.exec(text) ?? [];
-  if (!REPOSITORY.test(repository))
+  if (!REPOSITORY_NAME.test(repository))
     throw usage(`--pool takes name=owner/repo or name=owner/repo@revision, not "${text}"`);
   if (name === POOL_VIEW) throw usage(`--pool can't be called "${POOL_VIEW}": that is the flat view of all images`);
   return { name, repository, revision: parseRevision(revision) };
 }
 
 function parseRepository(text: string): string {
-  if (REPOSITORY.test(text)) return text;
+  if (REPOSITORY_NAME.test(text)) return text;
   throw usage(`--repo takes owner/name of a dataset repository, not "${text}"`);
 }
 
 function parseRevision(text: string): string {
-  if (REVISION.test(text)) return text;
+  if (REVISION_NAME.test(text)) return text;
   throw usage(`--revision takes a branch, a tag or a commit, not "${text}"`);
 }
 
