@@ -61,7 +61,7 @@ async function askOther(
     const listing = await collect(origin.listFiles(repository, commit, { signal }), repository);
     return { repository, revision, commit, listing: listing.filter(({ path }) => paths.has(path)).map(shortened) };
   } catch (cause) {
-    if (!(cause instanceof TmaxError) || !['ENOENT', 'EACCES'].includes(cause.errno)) throw cause;
+    if (!(cause instanceof TmaxError) || !['ENOENT', 'EACCES', 'EINVAL'].includes(cause.errno)) throw cause;
     // The commit is at fault, whatever kind of no that was: one that can be shown is better.
     const message = `${paths.size} images of ${asked.repository}@${asked.commit} lie in ${repository}@${revision}, which can't be had: ${cause.message}`;
     throw new TmaxError('EBADMSG', message, { cause, source: 'catalog', level: 'error' });

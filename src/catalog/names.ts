@@ -6,9 +6,9 @@ const MAX_NAME_BYTES = 255;
 const MAX_PATH_BYTES = 1024;
 
 /** `owner/name` of a repository on the Hub. */
-export const REPOSITORY_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
-/** A branch, a tag or a commit. */
-export const REVISION_NAME = /^[^\s?#\u0000-\u001f\u007f]{1,255}$/;
+export const REPOSITORY_NAME = /^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/;
+/** A branch, a tag or a commit; ".." is in none: git-check-ref-format(1). */
+export const REVISION_NAME = /^(?!.*\.\.)[^\s?#\u0000-\u001f\u007f]{1,255}$/;
 
 // Control characters would forge log lines and break every script that reads `ls`; NUL can't be in a name at all.
 const CONTROL_CHARACTER = /[\u0000-\u001f\u007f]/;

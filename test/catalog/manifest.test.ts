@@ -107,7 +107,9 @@ for (const [what, wrong, reason] of [
   ['without a path', { hf_path: null }, /hf_path \(a path\)/],
   ['that climbs out of the repository', { hf_path: '../../etc/shadow' }, /"\.\."/],
   ['in a repository that is none', { hf_repo: 'https://evil.example/x' }, /hf_repo \(owner\/name/],
+  ['in a repository with dots for a way out', { hf_repo: 'o/p..q' }, /hf_repo \(owner\/name/],
   ['at a revision that is none', { hf_repo: 'o/p', hf_revision: 'a b' }, /hf_revision \(a branch/],
+  ['at a revision that climbs', { hf_repo: 'o/p', hf_revision: '../main' }, /hf_revision \(a branch/],
   ['whose path is not listed', { hf_path: 'gone.sif' }, /"gone.sif" is not in the repository/],
   ['in a repository that was not listed', { hf_repo: 'o/p' }, /"a.sif" is not in o\/p@main/],
   [

@@ -50,6 +50,8 @@ test('only commits are fixed', (t) => {
 for (const [words, reason] of [
   [{ repo: 'o/p', pool: ['a=o/p'] }, /--repo and --pool exclude each other/],
   [{ repo: 'nothing' }, /--repo takes owner\/name/],
+  [{ repo: 'o/p..q' }, /--repo takes owner\/name/],
+  [{ pool: ['a=o/p@v1..v2'] }, /--revision takes a branch/],
   [{ revision: 'a b' }, /--revision takes a branch/],
   [{ pool: ['o/p'] }, /--pool takes name=owner\/repo/],
   [{ pool: ['=o/p'] }, /--pool takes/],
