@@ -41,6 +41,8 @@ const TWO_HEX = /^[0-9a-f]{2}$/;
  */
 const FINE_TICK_MS = 50;
 const COARSE_TICK_MS = 2000;
+/** Folders whose time of change is asked for at one time. */
+const FOLDERS_PER_TURN = 32;
 
 export class BlobIndex {
   readonly #layout: CacheLayout;
@@ -81,14 +83,17 @@ export class BlobIndex {
     const strays: string[] = [];
     const folders = new Map<string, bigint>();
     const names = await namesIn(this.#layout.blobs);
-    await Promise.all(
-      names.map(async (name) => {
-        const path = join(this.#layout.blobs, name);
-        const stats = await lstatIfThere(path);
-        if (stats?.isDirectory() && TWO_HEX.test(name)) folders.set(name, stats.ctimeNs);
-        else if (stats !== undefined) strays.push(path);
-      }),
-    );
+    // A few at a time: the answers to all of them would be dealt with in one turn.
+    for (let first = 0; first < names.length; first += FOLDERS_PER_TURN) {
+      await Promise.all(
+        names.slice(first, first + FOLDERS_PER_TURN).map(async (name) => {
+          const path = join(this.#layout.blobs, name);
+          const stats = await lstatIfThere(path);
+          if (stats?.isDirectory() && TWO_HEX.test(name)) folders.set(name, stats.ctimeNs);
+          else if (stats !== undefined) strays.push(path);
+        }),
+      );
+    }
     for (const name of folders.keys()) this.#shard(name);
     for (const [name, shard] of this.#shards) {
       if (!this.#isDue(shard, folders.get(name))) continue;
