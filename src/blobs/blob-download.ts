@@ -16,7 +16,7 @@ import { AbsentBlob } from '../sources/failure.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../sources/source.js';
 import type { SourceHealth } from '../sources/source-health.js';
 import type { Finding, VerifyLevel } from '../verify/verdict.js';
-import type { LockedPartial } from './blob-store.js';
+import type { LockedPartial } from './partial-files.js';
 import type { Quarantine, RefusalLevel } from './quarantine.js';
 import { type Refusal, refuse } from './refusal.js';
 import type { Following, FollowingProver } from './stored-blob-check.js';

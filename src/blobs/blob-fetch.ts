@@ -10,10 +10,10 @@ import { diskError } from '../disk-error.js';
 import { messageOf } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
-import type { LockedPartial } from './blob-store.js';
 import type { Capacity } from './capacity.js';
 import { type BroughtElsewhere, inTurn, type TurnEnvironment, type TurnProgress } from './fetch-in-turn.js';
 import { isFull, withRelief } from './full-disk.js';
+import type { LockedPartial } from './partial-files.js';
 import type { ProvenBlobs } from './proven-blobs.js';
 import { interrupted, refuse } from './refusal.js';
 import { type CheckEnvironment, checkStored, type FollowingProver } from './stored-blob-check.js';
@@ -109,7 +109,7 @@ async function fetchLocked(
   onLeft: (bytes: number) => void,
 ): Promise<FetchResult | undefined> {
   const { store } = environment;
-  const partial = await store.lockPartial(address.sha256);
+  const partial = await store.partials.lock(address.sha256);
   if (partial === undefined) return undefined;
   let result: FetchResult | undefined;
   try {
@@ -123,12 +123,12 @@ async function fetchLocked(
   } catch (thrown) {
     const error = diskError(thrown, `the fetch of ${address.path} failed`);
     // What a failing disk shows of a file may come from memory alone.
-    if (error.errno === 'EIO') await store.discard(partial);
+    if (error.errno === 'EIO') await store.partials.discard(partial);
     // Whatever it says of this has been said.
-    if (isFull(error)) await store.sync(partial).catch(() => undefined);
+    if (isFull(error)) await store.partials.sync(partial).catch(() => undefined);
     throw error;
   } finally {
-    onLeft(await store.release(partial));
+    onLeft(await store.partials.release(partial));
     // Not before: it must not be open for writing.
     if (result !== undefined) await seal(environment, address);
   }

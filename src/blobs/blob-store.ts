@@ -12,31 +12,20 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
-import {
-  access,
-  chmod,
-  type FileHandle,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  stat,
-  statfs,
-  unlink,
-} from 'node:fs/promises';
+import { access, type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
-import { makeFolder } from '../folders.js';
 import { enableVerity, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
-import { isStrange, readSmallFile, removeStray, renameOver } from '../small-file.js';
-import { removeIfLeft, removeLeftTemporaries, replaceFile, syncFolder } from '../temporary-file.js';
-import { blobOfPartial, CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
+import { isStrange, removeStray, renameOver } from '../small-file.js';
+import { removeIfLeft, removeLeftTemporaries, syncFolder } from '../temporary-file.js';
+import { makeCacheFolders, refuseUnsafe } from './cache-folder.js';
+import { CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
 import { chooseLocks, presentLocks } from './choose-locks.js';
 import type { FileLocks } from './file-locks.js';
+import { isSameFile, lstatIfThere, namesIn } from './file-lookup.js';
+import { type LockedPartial, PartialFiles } from './partial-files.js';
 import { Pins } from './pins.js';
 import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
 
@@ -69,27 +58,20 @@ export interface RetiredBlob {
   readonly sizeBytes: number;
 }
 
-/** A partial file whose exclusive lock is ours. */
-export interface LockedPartial {
-  readonly path: string;
-  readonly handle: FileHandle;
-}
-
 const TWO_HEX = /^[0-9a-f]{2}$/;
 const SHA256_DIGITS = 64;
 /** A file system without fs-verity, or not with blocks of our size. */
 const CANT_SEAL = new Set(['EOPNOTSUPP', 'ENOTSUP', 'ENOTTY', 'EINVAL', 'ENOSYS']);
-/** A partial file's place is cleared this often: what keeps coming back is not to be cleared. */
-const MAX_PARTIAL_ATTEMPTS = 3;
-
 export class BlobStore {
   readonly layout: CacheLayout;
   readonly locks: FileLocks;
+  readonly partials: PartialFiles;
   readonly pins: Pins;
 
   private constructor(layout: CacheLayout, locks: FileLocks) {
     this.layout = layout;
     this.locks = locks;
+    this.partials = new PartialFiles(layout, locks);
     this.pins = new Pins(layout);
   }
 
@@ -100,7 +82,7 @@ export class BlobStore {
   static async open(root: string): Promise<BlobStore> {
     const layout = new CacheLayout(root);
     try {
-      await makeFolders(layout);
+      await makeCacheFolders(layout);
     } catch (cause) {
       if (cause instanceof TmaxError) throw cause;
       throw new TmaxError(
@@ -169,21 +151,6 @@ export class BlobStore {
         yield isBlob ? { path, name, stats } : { path };
       }
     }
-  }
-
-  /** Partial files and the bytes each takes; what is no partial file is removed. */
-  async scanPartials(): Promise<{ sha256: string; sizeBytes: number }[]> {
-    const found = new Map<string, number>();
-    for (const name of await namesIn(this.layout.partials)) {
-      const path = join(this.layout.partials, name);
-      const stats = await lstatIfThere(path);
-      if (stats === undefined) continue;
-      const sha256 = blobOfPartial(name);
-      // Each owner may have a file of its own.
-      if (stats.isFile() && sha256 !== undefined) found.set(sha256, (found.get(sha256) ?? 0) + stats.blocks * 512);
-      else await removeStray(path);
-    }
-    return [...found].map(([sha256, sizeBytes]) => ({ sha256, sizeBytes }));
   }
 
   /** Opens a blob under a shared lock; undefined where it is absent or just being removed. Synchronous: opens wait on it. */
@@ -287,110 +254,6 @@ export class BlobStore {
   }
 
   /**
-   * Opens or creates the partial file and takes its lock; undefined while another process has it. What lies in its place
-   * and is no partial file of ours is removed first.
-   * Errors: those of the disk as TmaxError: ENOSPC; EIO with what is wrong with it.
-   */
-  async lockPartial(sha256: string): Promise<LockedPartial | undefined> {
-    const lockPath = this.layout.partial(sha256);
-    const path = `${lockPath}${this.locks.partialSuffix}`;
-    const handle = await this.#openPartial(path);
-    try {
-      const locked = this.locks.tryLock(handle.fd, lockPath, 'exclusive');
-      if (locked && (await isSameFile(path, await handle.stat()))) {
-        await this.#removeOtherPartials(sha256, path);
-        return { path, handle };
-      }
-    } catch (error) {
-      await this.#unlockPartial(handle);
-      throw error;
-    }
-    await this.#unlockPartial(handle);
-    return undefined;
-  }
-
-  /** Files of owners that have died, or have been silent for so long that they may write no more to what is published. */
-  async #removeOtherPartials(sha256: string, own: string): Promise<void> {
-    for (const name of await namesIn(this.layout.partials)) {
-      const path = join(this.layout.partials, name);
-      if (blobOfPartial(name) === sha256 && path !== own) await removeStray(path);
-    }
-  }
-
-  /** Whether there is a partial file of this blob, whoever's. */
-  async hasPartial(sha256: string): Promise<boolean> {
-    return (await namesIn(this.layout.partials)).some((name) => blobOfPartial(name) === sha256);
-  }
-
-  async #unlockPartial(handle: FileHandle): Promise<void> {
-    this.locks.unlock(handle.fd);
-    await handle.close();
-  }
-
-  async #openPartial(path: string): Promise<FileHandle> {
-    const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        const handle = await open(path, flags, 0o600);
-        const stats = await handle.stat();
-        // A second name would let the fetch write into somebody else's file.
-        if (stats.isFile() && stats.nlink === 1) return handle;
-        await handle.close();
-        await removeStray(path);
-      } catch (error) {
-        if (attempt >= MAX_PARTIAL_ATTEMPTS) throw diskError(error, `the partial file ${path} can't be opened`);
-        await this.#mendPartial(path, error);
-      }
-    }
-  }
-
-  /** Errors: `cause` itself where nothing can be mended. */
-  async #mendPartial(path: string, cause: unknown): Promise<void> {
-    const code = systemErrorCode(cause);
-    // Killed right before its rename, when it was as read-only as the blob that it was to become.
-    if (code === 'EACCES' && (await lstatIfThere(path))?.isFile()) await chmod(path, 0o600);
-    else if (code === 'ENOENT') await this.remake();
-    else if (!isStrange(cause) || !(await removeStray(path))) {
-      throw diskError(cause, `the partial file ${path} can't be opened`);
-    }
-  }
-
-  /**
-   * Lets what is in a partial file last, so that a later fetch may go on from it; or takes it away where the disk fails to
-   * write it. The kernel tells of that once, and goes on to show from memory what the disk does not have: such bytes would
-   * pass every check, and be lost. Errors: those of the disk, where the partial file was taken away.
-   */
-  async sync(partial: LockedPartial): Promise<void> {
-    try {
-      await partial.handle.sync();
-    } catch (error) {
-      await this.discard(partial);
-      throw error;
-    }
-  }
-
-  /** Takes away a partial file that is not to be gone on from, as far as the disk lets us. Its lock is still held. */
-  async discard({ path, handle }: LockedPartial): Promise<void> {
-    try {
-      if (await isSameFile(path, await handle.stat())) await unlink(path);
-    } catch {
-      // The disk has failed already, which is what is being reported. It is read-only by now: mounting it anew forgets memory.
-    }
-  }
-
-  /**
-   * Gives the lock back. Answers with the bytes that the fetch has left in the partial file; none once it was published or
-   * removed. Never fails, as after a failure of the disk: what was to last has been synced before.
-   */
-  async release({ path, handle }: LockedPartial): Promise<number> {
-    // A disk that fails must not keep the lock: nobody could ever fetch this blob again.
-    const stats = await handle.stat().catch(() => undefined);
-    const isThere = stats !== undefined && (await isSameFile(path, stats).catch(() => true));
-    await this.#unlockPartial(handle).catch(() => undefined);
-    return isThere ? stats.blocks * 512 : 0;
-  }
-
-  /**
    * Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. That its
    * name lasts is for `syncName` to see to. False where another process has taken the partial file over.
    * Errors: those of the disk; then it is no blob.
@@ -399,7 +262,7 @@ export class BlobStore {
     const { handle, path } = partial;
     const modifiedSeconds = Math.floor(Date.now() / 1000);
     await handle.utimes(modifiedSeconds, modifiedSeconds);
-    await this.sync(partial);
+    await this.partials.sync(partial);
     await this.writeProof({ ...proof, modifiedSeconds });
     const target = this.layout.blob(sha256);
     const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
@@ -509,7 +372,7 @@ export class BlobStore {
     } catch (error) {
       if (systemErrorCode(error) !== 'ENOENT') throw error;
       if ((await lstatIfThere(this.layout.blob(sha256))) === undefined) return;
-      await this.remake();
+      await makeCacheFolders(this.layout);
       await rename(this.layout.blob(sha256), aside);
     }
     await this.#syncRemoval(sha256);
@@ -546,27 +409,10 @@ export class BlobStore {
     return removal.kind === 'removed';
   }
 
-  /** Removes a partial file that nobody is writing. False where someone is. */
-  async removePartial(sha256: string): Promise<boolean> {
-    const partial = await this.lockPartial(sha256);
-    if (partial === undefined) return false;
-    try {
-      await rm(partial.path, { force: true });
-      return true;
-    } finally {
-      await this.#unlockPartial(partial.handle);
-    }
-  }
-
   /** Remembers that a blob was used now, for the order of eviction after a restart. */
   async touch(sha256: string): Promise<void> {
     // Nothing but that: the modification time tells of a change by somebody else.
     await setAccessTime(this.layout.blob(sha256), Date.now());
-  }
-
-  /** Makes again what someone has removed of the cache's folders. */
-  async remake(): Promise<void> {
-    await makeFolders(this.layout);
   }
 
   /** False where the disk of the cache is read-only: what is there can be served, and nothing fetched. */
@@ -584,79 +430,9 @@ export class BlobStore {
     const stats = await statfs(this.layout.root).catch(async (error: unknown) => {
       if (systemErrorCode(error) !== 'ENOENT') throw diskError(error, `the disk of ${this.layout.root} can't be asked`);
       // Somebody has removed the whole cache: it begins anew.
-      await this.remake();
+      await makeCacheFolders(this.layout);
       return statfs(this.layout.root);
     });
     return { totalBytes: stats.blocks * stats.bsize, availableBytes: stats.bavail * stats.bsize };
-  }
-}
-
-async function isSameFile(path: string, held: Stats): Promise<boolean> {
-  const named = await lstatIfThere(path);
-  return named !== undefined && named.ino === held.ino && named.dev === held.dev;
-}
-
-/** Other processes publish, evict and remove at any time. */
-async function lstatIfThere(path: string): Promise<Stats | undefined> {
-  try {
-    return await lstat(path);
-  } catch (error) {
-    if (systemErrorCode(error) === 'ENOENT') return undefined;
-    throw error;
-  }
-}
-
-/** Nothing, where somebody has removed the folder: it is made again once it is needed. */
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (isStrange(error)) return [];
-    throw error;
-  }
-}
-
-/** Marks a folder as a cache, also to backup programs. Source: https://bford.info/cachedir/ */
-const TAG_NAME = 'CACHEDIR.TAG';
-const TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Cache of tmaxfs: images that can be fetched again.\n';
-
-async function makeFolders(layout: CacheLayout): Promise<void> {
-  makeFolder(layout.root);
-  await claim(layout);
-  for (const folder of layout.folders) makeFolder(folder);
-}
-
-/** Makes an empty folder ours by a tag, since all else that lies in a cache of ours may be removed. Errors: EEXIST. */
-async function claim({ root }: CacheLayout): Promise<void> {
-  const tag = join(root, TAG_NAME);
-  // In this order: another daemon may be making the cache right now, and writes the tag before all else.
-  const others = (await readdir(root)).filter((name) => !name.startsWith(TAG_NAME));
-  if (readSmallFile(tag) === TAG) return;
-  if (others.length > 0) {
-    throw new TmaxError(
-      'EEXIST',
-      `the cache directory ${root} holds other things and is no cache of tmaxfs; name an empty folder with --cache-dir`,
-      { source: 'cache', level: 'error' },
-    );
-  }
-  // Synced before anything else is made: a power cut that left the rest without it would leave a folder of nobody's.
-  await replaceFile(tag, TAG);
-}
-
-/** What others can write into can't be trusted to hold what was proven. */
-async function refuseUnsafe(layout: CacheLayout): Promise<void> {
-  const uid = process.getuid?.() ?? 0;
-  for (const path of [layout.root, ...layout.folders, layout.locks, layout.lockOwners]) {
-    // The root may be reached through a link that the user has named; below it there are none of ours.
-    const stats = path === layout.root ? await stat(path) : await lstatIfThere(path);
-    if (stats === undefined) continue;
-    const refuse = (why: string, remedy: string) =>
-      new TmaxError('EPERM', `the cache directory ${path} ${why}; ${remedy}`, { source: 'cache', level: 'error' });
-    const another = 'name a folder of your own with --cache-dir';
-    if (!stats.isDirectory()) throw refuse('is not a directory', another);
-    if (stats.uid !== uid) throw refuse(`belongs to user ${stats.uid}, not to ${uid}`, another);
-    if ((stats.mode & 0o022) !== 0) {
-      throw refuse('can be written by others, who could plant what was never proven', `run chmod go-w ${path}`);
-    }
   }
 }

@@ -58,7 +58,7 @@ export class CacheUsage {
   /** Looks at the disk; only within `exclusively`. Errors: those of the disk. */
   async look(): Promise<IndexChanges> {
     this.#others = await this.#reservations.ofOthers();
-    const partials = await this.#store.scanPartials();
+    const partials = await this.#store.partials.scan();
     this.#partials = new Map(partials.map(({ sha256, sizeBytes }) => [sha256, sizeBytes]));
     const changes = await this.blobs.look();
     this.#retired = await this.#store.scanRetired();
@@ -167,7 +167,7 @@ export class CacheUsage {
     const unfilled = [...this.#partials].filter(([sha256]) => !fetches.has(sha256));
     const partials = unfilled.map(([sha256, sizeBytes]) => {
       const remove = async () => {
-        const isGone = await this.#store.removePartial(sha256);
+        const isGone = await this.#store.partials.remove(sha256);
         if (isGone) this.#partials.delete(sha256);
         return isGone;
       };

@@ -44,7 +44,7 @@ async function removePartials(store: BlobStore): Promise<{ partials: Removed; ru
   let running = 0;
   for await (const file of filesBelow(store.layout.partials, 0)) {
     const sha256 = blobOfPartial(file.name);
-    if (await (sha256 === undefined ? removeStray(file.path) : store.removePartial(sha256))) removed.add(file);
+    if (await (sha256 === undefined ? removeStray(file.path) : store.partials.remove(sha256))) removed.add(file);
     else running += 1;
   }
   return { partials: removed, running };
@@ -65,7 +65,7 @@ async function removeProofs(store: BlobStore): Promise<Removed> {
   for await (const file of filesBelow(layout.proofs, 1)) {
     if (!SHA256_NAME.test(file.name)) continue;
     // A proof is written right before its blob appears. Whoever does that still has the partial file.
-    if ((await store.hasPartial(file.name)) || existsSync(layout.blob(file.name))) continue;
+    if ((await store.partials.has(file.name)) || existsSync(layout.blob(file.name))) continue;
     await rm(file.path, { force: true });
     removed.add(file);
   }

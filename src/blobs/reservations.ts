@@ -17,6 +17,7 @@ import { systemErrorCode, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
 import { isStrange, readSmallFile, removeStray } from '../small-file.js';
 import type { BlobStore } from './blob-store.js';
+import { makeCacheFolders } from './cache-folder.js';
 
 /**
  * `fetch`: for a blob that is being fetched, at its full size; all who want the same blob mean the same bytes. `deleted`: a
@@ -164,7 +165,7 @@ export class Reservations {
       return await open(path, flags, 0o600);
     } catch (error) {
       if (systemErrorCode(error) !== 'ENOENT') throw error;
-      await this.#store.remake();
+      await makeCacheFolders(this.#store.layout);
       return await open(path, flags, 0o600);
     }
   }

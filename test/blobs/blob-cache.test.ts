@@ -362,8 +362,8 @@ test('a blob that another process publishes right before its lock is free is not
   const second = await setUp(t, { root: first.root });
   const blob = blobOf('a');
   for (const { add } of [first, second]) add(blob);
-  const lock = second.store.lockPartial.bind(second.store);
-  second.store.lockPartial = async (sha256) => {
+  const lock = second.store.partials.lock.bind(second.store);
+  second.store.partials.lock = async (sha256) => {
     (await first.open(blob)).release();
     return lock(sha256);
   };
@@ -515,10 +515,10 @@ test('a partial file left read-only, as by a kill right before its rename, is ta
     const path = store.layout.partial('ab'.repeat(32));
     writeFileSync(path, 'x');
     chmodSync(path, 0o444);
-    const partial = await store.lockPartial('ab'.repeat(32));
+    const partial = await store.partials.lock('ab'.repeat(32));
     await partial.handle.truncate(0);
     await partial.handle.close();
-    console.log(await store.removePartial('ab'.repeat(32)));`;
+    console.log(await store.partials.remove('ab'.repeat(32)));`;
   chmodSync(root, 0o777);
   const { stdout } = await execa(process.execPath, ['--input-type=module', '-e', program, root]);
   t.is(stdout, 'true');

@@ -80,7 +80,7 @@ test('one blob that can’t be removed does not keep others from making room', a
 test('a partial file that another process has taken over is not published', async (t) => {
   const store = await BlobStore.open(temporaryFolder(t));
   const sha256 = 'ab'.repeat(32);
-  const partial = await store.lockPartial(sha256);
+  const partial = await store.partials.lock(sha256);
   if (partial === undefined) return t.fail();
   // As in the moment in which the kernel turns one lock into the other.
   flock(partial.handle.fd, 'unlock');

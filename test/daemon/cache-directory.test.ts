@@ -95,7 +95,7 @@ test('du sums what lies there, and changes nothing', async (t) => {
 
 test('gc removes partial files that nobody fills, and no other', async (t) => {
   const { root, store, clean } = await setUpCache(t);
-  const running = await store.lockPartial('e'.repeat(64));
+  const running = await store.partials.lock('e'.repeat(64));
   writeFileSync(join(root, 'partial', 'f'.repeat(64)), Buffer.alloc(8192, 'x'));
   writeFileSync(join(root, 'partial', 'stray'), 'x');
   const { partials, runningFetches } = await clean();
@@ -124,7 +124,7 @@ test('gc removes a proof without its blob, but not that of a blob just being pub
   const { root, store, clean } = await setUpCache(t);
   rmSync(blobPath(root, A));
   rmSync(blobPath(root, B));
-  const publishing = await store.lockPartial(sha(B));
+  const publishing = await store.partials.lock(sha(B));
   t.is((await clean()).proofs.files, 1);
   t.deepEqual(
     [A, B, C].map((blob) => existsSync(proofPath(root, blob))),
