@@ -8,6 +8,7 @@
 import { closeSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants, getPriority } from 'node:os';
+import { loadNative } from './thread-end.js';
 
 /** Flags of mount(2), from <sys/mount.h>. */
 export const MS_RDONLY = 1;
@@ -120,7 +121,7 @@ interface Bindings {
 let bindings: Bindings | undefined;
 
 function libc(): Bindings {
-  bindings ??= bind();
+  bindings ??= loadNative(bind);
   return bindings;
 }
 
@@ -219,19 +220,19 @@ export function startSession(): void {
 }
 
 /**
- * How long the calling thread runs on one turn where others want its core, from 100 us to 100 ms; one with a shorter turn does not
- * wait for the end of a longer one when it wakes. Advice only: Linux before 6.12 knows one length for all.
- * sched_setattr(2), for which the C library of most machines has no function.
+ * How long a thread runs on one turn where others want its core, from 100 us to 100 ms; one with a shorter turn does not
+ * wait for the end of a longer one when it wakes. `tid`: of this process; 0 is the calling thread. Advice only: Linux before 6.12 knows
+ * one length for all, and where it is refused nothing changes. sched_setattr(2), for which the C library of most machines has no function.
  */
-export function setTimeSlice(sliceUs: number): void {
+export function setTimeSlice(tid: number, sliceUs: number): void {
   const systemCall = SCHED_SETATTR[process.arch];
   if (systemCall === undefined) return;
   const attributes = Buffer.alloc(SCHED_ATTRIBUTES_BYTES);
   attributes.writeUInt32LE(SCHED_ATTRIBUTES_BYTES, 0);
   // The policy, at 4, and the flags, at 8, are those of any thread: 0.
-  attributes.writeInt32LE(getPriority(), 16);
+  attributes.writeInt32LE(getPriority(tid), 16);
   attributes.writeBigUInt64LE(BigInt(sliceUs) * 1000n, 24);
-  libc().syscall(systemCall, 0, attributes, 0);
+  libc().syscall(systemCall, tid, attributes, 0);
 }
 
 /** flock(2) modes; those ending in "NonBlocking" do not wait for another holder. */

@@ -4,11 +4,13 @@
  *
  * Two means, which only help together: the threads that answer have short turns and the others long ones, so that who wakes to
  * answer does not wait for the end of a long turn (Linux 6.12 and newer); and they have a better priority, where that is allowed
- * (root). Priorities belong to threads, and new threads and programs inherit them: hence those that work give it back.
+ * (root). Both belong to threads, and new threads and programs inherit them: hence those that work say that they do, and the main
+ * thread, which alone has the system calls, puts them behind.
  */
 
+import { readlinkSync } from 'node:fs';
 import { constants, getPriority, setPriority } from 'node:os';
-import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { BroadcastChannel } from 'node:worker_threads';
 import { setTimeSlice } from './libc.js';
 
 /** Steps of nice(2): a share of a contended core nine times as large. */
@@ -16,35 +18,47 @@ const BETTER_BY = 10;
 const BEST_PRIORITY = -20;
 const SHORT_TURN_US = 100;
 const LONG_TURN_US = 20_000;
-/** The key under which threads find the priority that the process was started with. */
-const USUAL_PRIORITY = 'tmaxfs: usual priority';
+/** Where threads say that they work. */
+const WORKING = 'tmaxfs: working threads';
+
+let usualPriority: number | undefined;
 
 /** The calling thread, and those that it starts, answer first. To be called once, by the main thread of a daemon. */
 export function answerFirst(): void {
   const usual = getPriority();
-  setEnvironmentData(USUAL_PRIORITY, usual);
-  changePriority(0, Math.max(BEST_PRIORITY, usual - BETTER_BY));
-  setTimeSlice(SHORT_TURN_US);
+  usualPriority = usual;
+  advise(() => setPriority(0, Math.max(BEST_PRIORITY, usual - BETTER_BY)));
+  advise(() => setTimeSlice(0, SHORT_TURN_US));
+  const channel = new BroadcastChannel(WORKING);
+  channel.onmessage = (message) => {
+    const tid: unknown = message instanceof MessageEvent ? message.data : undefined;
+    if (typeof tid !== 'number' || tid === process.pid) return;
+    advise(() => setPriority(tid, usual));
+    advise(() => setTimeSlice(tid, LONG_TURN_US));
+  };
+  channel.unref();
 }
 
-/** The calling thread, started by a main thread that answers first, does not itself. */
+/** The calling thread, where it was started by a daemon's main thread, does not answer first itself. */
 export function workBehind(): void {
-  leaveBehind(0);
-  setTimeSlice(LONG_TURN_US);
+  const [, tid] = /(\d+)$/.exec(readlinkSync('/proc/thread-self')) ?? [];
+  const channel = new BroadcastChannel(WORKING);
+  channel.postMessage(Number(tid));
+  channel.close();
 }
 
 /** Has a process that was started by a thread that answers first run as any other. */
 export function leaveBehind(pid: number): void {
-  const usual = getEnvironmentData(USUAL_PRIORITY);
-  if (typeof usual === 'number') changePriority(pid, usual);
+  const usual = usualPriority;
+  if (usual !== undefined) advise(() => setPriority(pid, usual));
 }
 
 const { EACCES, EPERM, ESRCH } = constants.errno;
 
-/** Not allowed to an ordinary user, and in vain where the process has ended: neither is worth a word. */
-function changePriority(pid: number, priority: number): void {
+/** Not allowed to an ordinary user, and in vain where it has ended: neither is worth a word. */
+function advise(act: () => void): void {
   try {
-    setPriority(pid, priority);
+    act();
   } catch (error) {
     const errno = error instanceof Error && 'errno' in error ? -Number(error.errno) : 0;
     if (errno !== EACCES && errno !== EPERM && errno !== ESRCH) throw error;

@@ -10,6 +10,7 @@ import type { Piscina } from 'piscina';
 import { type ErrnoName, messageOf, TmaxError } from '../errors.js';
 import { CopyState } from '../sources/copy-state.js';
 import type { BlobAddress } from '../sources/source.js';
+import { endThreads } from '../thread-end.js';
 import type { ClaimJob, ClaimOutcome } from './claim-thread.js';
 import type { Claim, Destination, PutOptions, RoomLimits } from './destination.js';
 import type { PutJob, PutOutcome } from './put-thread.js';
@@ -117,7 +118,7 @@ export class DirectoryDestination implements Destination {
     this.#puts = undefined;
     const ending = async () => {
       await claims?.run({ kind: 'end', folder: this.#folder });
-      await Promise.all([claims?.destroy(), puts?.destroy()]);
+      await endThreads(() => Promise.all([claims?.destroy(), puts?.destroy()]));
     };
     await Promise.race([ending().catch(() => undefined), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
   }

@@ -9,6 +9,7 @@ import type { HttpSettings } from '../sources/http-client.js';
 import { fromPlainError } from '../sources/plain-error.js';
 import type { Registry } from '../sources/registry.js';
 import type { BlobAddress } from '../sources/source.js';
+import { endThreads } from '../thread-end.js';
 import type { Destination, PutOptions } from './destination.js';
 import type { PushJob, PushOutcome } from './push-thread.js';
 import { startThreads } from './threads.js';
@@ -49,7 +50,7 @@ export class RegistryDestination implements Destination {
     this.#closing.abort();
     const pool = this.#pool;
     this.#pool = undefined;
-    await pool?.destroy();
+    if (pool !== undefined) await endThreads(() => pool.destroy());
   }
 
   async #run(kind: PushJob['kind'], blob: BlobAddress, path: string, signal: AbortSignal) {

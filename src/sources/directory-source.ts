@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Piscina } from 'piscina';
 import { messageOf, TmaxError } from '../errors.js';
+import { endThreads } from '../thread-end.js';
 import { CopyState } from './copy-state.js';
 import type { CopyJob, CopyOutcome } from './copy-thread.js';
 import { placesOf } from './directory-layouts.js';
@@ -87,7 +88,9 @@ export class DirectorySource implements Source {
     this.#closing.abort();
     const pool = this.#pool;
     this.#pool = undefined;
-    if (pool !== undefined) await Promise.race([pool.destroy(), delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    if (pool === undefined) return;
+    const ended = endThreads(() => pool.destroy());
+    await Promise.race([ended, delay(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
   }
 
   /** Ends with the copy, or before, and then the partial file is not touched any more. Errors: EINTR; EHOSTUNREACH silence. */

@@ -362,7 +362,7 @@ test('a blob that another process publishes right before its lock is free is not
   const second = await setUp(t, { root: first.root });
   const blob = blobOf('a');
   for (const { add } of [first, second]) add(blob);
-  const lock = second.store.partials.lock.bind(second.store);
+  const lock = second.store.partials.lock.bind(second.store.partials);
   second.store.partials.lock = async (sha256) => {
     (await first.open(blob)).release();
     return lock(sha256);
