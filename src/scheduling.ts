@@ -9,7 +9,7 @@
  */
 
 import { readlinkSync } from 'node:fs';
-import { constants, getPriority, setPriority } from 'node:os';
+import { getPriority, setPriority } from 'node:os';
 import { BroadcastChannel } from 'node:worker_threads';
 import { setTimeSlice } from './libc.js';
 
@@ -25,15 +25,16 @@ let usualPriority: number | undefined;
 
 /** The calling thread, and those that it starts, answer first. To be called once, by the main thread of a daemon. */
 export function answerFirst(): void {
-  const usual = getPriority();
-  usualPriority = usual;
-  advise(() => setPriority(0, Math.max(BEST_PRIORITY, usual - BETTER_BY)));
+  advise(() => {
+    usualPriority = getPriority();
+    setPriority(0, Math.max(BEST_PRIORITY, usualPriority - BETTER_BY));
+  });
   advise(() => setTimeSlice(0, SHORT_TURN_US));
   const channel = new BroadcastChannel(WORKING);
   channel.onmessage = (message) => {
     const tid: unknown = message instanceof MessageEvent ? message.data : undefined;
     if (typeof tid !== 'number' || tid === process.pid) return;
-    advise(() => setPriority(tid, usual));
+    leaveBehind(tid);
     advise(() => setTimeSlice(tid, LONG_TURN_US));
   };
   channel.unref();
@@ -47,20 +48,17 @@ export function workBehind(): void {
   channel.close();
 }
 
-/** Has a process that was started by a thread that answers first run as any other. */
-export function leaveBehind(pid: number): void {
+/** Has a process, or a thread, that was started by a thread that answers first run as any other. */
+export function leaveBehind(id: number): void {
   const usual = usualPriority;
-  if (usual !== undefined) advise(() => setPriority(pid, usual));
+  if (usual !== undefined) advise(() => setPriority(id, usual));
 }
 
-const { EACCES, EPERM, ESRCH } = constants.errno;
-
-/** Not allowed to an ordinary user, and in vain where it has ended: neither is worth a word. */
+/** Not given to an ordinary user, nor where a filter of system calls (seccomp(2)) refuses it, and in vain where it has ended. */
 function advise(act: () => void): void {
   try {
     act();
-  } catch (error) {
-    const errno = error instanceof Error && 'errno' in error ? -Number(error.errno) : 0;
-    if (errno !== EACCES && errno !== EPERM && errno !== ESRCH) throw error;
+  } catch {
+    // Everything works without it, only later on a machine that is busy.
   }
 }

@@ -2,6 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import test, { type ExecutionContext } from 'ava';
+import { execa } from 'execa';
 import { MountedPool } from './support/mounted-pool.js';
 import { smallPool } from './support/small-pool.js';
 
@@ -59,4 +60,10 @@ test('threads that answer the kernel have short turns, those that fetch and prov
   const reading = others.filter(({ turnUs }) => turnUs === 100).length;
   t.true(reading >= 1 && reading <= MAX_READING_THREADS);
   t.true(others.filter(({ turnUs }) => turnUs === 20_000).length >= 2);
+});
+
+test('where a container refuses priorities and turns, all threads work without them', async (t) => {
+  const script = new URL('./support/without-priorities.js', import.meta.url).pathname;
+  const { stdout, stderr } = await execa(process.execPath, [script], { reject: false });
+  t.is(stdout, 'ok', stderr);
 });
