@@ -16,6 +16,9 @@ export type { CatalogOrigin } from './ask-for-sources.js';
 /** Left-out names that are logged one by one; coverage names them all. */
 const MAX_LOGGED_PROBLEMS = 10;
 
+/** Variants and folders that are: any repository may have one for each image. */
+const MAX_LOGGED_NAMES = 20;
+
 /** How long a start with a known commit waits for the Hub to say that there is a newer one. */
 const PATIENCE_MS = 5000;
 
@@ -223,9 +226,12 @@ function report(catalog: Catalog, log: Logger, from: string): void {
       repository: catalog.repository,
       commit: catalog.commit,
       catalog: catalog.kind,
-      variants: Object.fromEntries([...catalog.variants.values()].map((variant) => [variant.name, variant.tasks.size])),
+      variants: Object.fromEntries(
+        [...catalog.variants.values()].slice(0, MAX_LOGGED_NAMES).map(({ name, tasks }) => [name, tasks.size]),
+      ),
+      variantCount: catalog.variants.size,
       blobs: catalog.blobs.size,
-      directories: catalog.directories,
+      directories: catalog.directories.slice(0, MAX_LOGGED_NAMES),
       problems: catalog.problemCount,
     },
     `catalog (${catalog.kind}) of ${catalog.repository}@${catalog.commit.slice(0, 12)} read from ${from}`,

@@ -55,10 +55,12 @@ export interface Tree {
   readonly nodes: ReadonlyMap<InodeNumber, Node>;
   /** Names of files and folders in all, for statfs. */
   readonly nameCount: number;
-  /** Names that could not be shown, each with the reason. */
+  /** Names that could not be shown, each with the reason; where they are many, the first of them, and how many more. */
   readonly warnings: readonly string[];
 }
 
+/** Where each folder of a pool has a file of one name, its flat view would be warned of as often. */
+const MAX_WARNINGS = 10;
 const INODE_MASK = (1n << 63n) - 1n;
 
 /** `pools`: at least one, each with its own name. */
@@ -66,7 +68,12 @@ export function buildTree(pools: readonly ShownPool[]): Tree {
   const builder = new TreeBuilder(pools);
   for (const pool of pools) builder.addPool(pool);
   const { root, nodes, nameCount, warnings } = builder;
-  return { root, nodes, nameCount, warnings };
+  return { root, nodes, nameCount, warnings: shortened(warnings) };
+}
+
+function shortened(warnings: readonly string[]): readonly string[] {
+  const more = warnings.length - MAX_WARNINGS;
+  return more <= 0 ? warnings : [...warnings.slice(0, MAX_WARNINGS), `and so it is with ${more} more names`];
 }
 
 interface GrowingDirectory extends DirectoryNode {
@@ -113,10 +120,12 @@ class TreeBuilder {
     for (const segment of path.split('/')) folder = folder && this.#folder(folder, segment, catalog);
     if (folder === undefined) return;
     for (const [name, blob] of entries) {
-      if (!folder.children.has(name)) {
+      const shown = folder.children.get(name);
+      if (shown === undefined) {
         folder.children.set(name, this.#file(blob, folder.path, name, catalog.date));
         this.nameCount += 1;
-      } else this.warnings.push(`${folder.path}/${name} stands for two images; the first is shown`);
+      } else if (shown.kind === 'directory' || shown.blob.sha256 !== blob.sha256)
+        this.warnings.push(`${folder.path}/${name} stands for two images; the first is shown`);
     }
   }
 

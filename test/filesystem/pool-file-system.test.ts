@@ -276,3 +276,15 @@ test('folders nest as variants are called; of a file and a folder with one name 
   t.deepEqual(tree.warnings, ['a/x.sif stands for a file and a folder; the file is shown']);
   t.is(tree.nameCount, 6, 'the root, a, a/b, two files, and the flat view');
 });
+
+test('where the folders of a pool have files of one name, the warnings of its flat view are few', (t) => {
+  const images = Array.from({ length: 1000 }, (_one, index) => ({
+    path: `t${index}/image.sif`,
+    sizeBytes: 1,
+    sha256: String(index % 500).padStart(64, '0'),
+  }));
+  const { warnings } = treeOf({ original: { one: 't0/image.sif' } }, images);
+  t.is(warnings.length, 11);
+  t.is(warnings[0], 'pool/image.sif stands for two images; the first is shown');
+  t.is(warnings.at(-1), 'and so it is with 988 more names', 'those with the image that is shown count for nothing');
+});
