@@ -43,7 +43,11 @@ export class LeaseFiles implements FileLocks {
   unlock(descriptor: number): void {
     const file = this.#held.get(descriptor);
     this.#held.delete(descriptor);
-    if (file !== undefined) this.#leases.giveBack(file);
+    try {
+      if (file !== undefined) this.#leases.giveBack(file);
+    } catch {
+      // A disk that fails must not keep the descriptor open, which is closed next.
+    }
   }
 
   /** Opened anew, which asks a network file system's server. */

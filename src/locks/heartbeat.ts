@@ -5,8 +5,8 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
-import { readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { chmodSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { chmod, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as v from 'valibot';
@@ -16,6 +16,8 @@ import { readSmallFile } from '../small-file.js';
 /** How often an owner's file is written anew, and after what silence it counts as dead. */
 export const BEAT_MS = 5_000;
 export const STALE_MS = 60_000;
+/** Other users look at it too, whatever the umask of this one. */
+const READABLE = 0o644;
 /** Files of owners that are looked at by who starts, to remove those of dead ones: others who start look at others. */
 const MAX_CLEANED = 64;
 
@@ -62,7 +64,8 @@ export class Heartbeat {
     if (this.#timer !== undefined) return;
     this.#makeFolder(this.#folder);
     const path = join(this.#folder, this.id);
-    writeFileSync(path, JSON.stringify(this.#self), { mode: 0o644 });
+    writeFileSync(path, JSON.stringify(this.#self));
+    chmodSync(path, READABLE);
     this.#written(statSync(path).mtimeMs);
     this.#timer = setInterval(() => void this.#beat(), BEAT_MS).unref();
     void this.#removeDead();
@@ -80,7 +83,7 @@ export class Heartbeat {
     if (owner === this.id) return false;
     const path = join(this.#folder, owner);
     const stats = statSync(path, { throwIfNoEntry: false });
-    if (stats === undefined || this.#hasEnded(parseOwner(readSmallFile(path)))) return true;
+    if (stats === undefined || this.#hasEnded(ownerAt(path))) return true;
     const sinceMs = performance.now() - this.#writtenAtMs;
     // Whoever has been stopped for as long himself knows nothing of others yet.
     return sinceMs < STALE_MS / 2 && this.#writtenMs + sinceMs - stats.mtimeMs > STALE_MS;
@@ -92,10 +95,11 @@ export class Heartbeat {
     this.#isWriting = true;
     try {
       const path = join(this.#folder, this.id);
-      await writeFile(path, JSON.stringify(this.#self), { mode: 0o644 }).catch((error: unknown) => {
+      await writeFile(path, JSON.stringify(this.#self), { flag: 'r+' }).catch(async (error: unknown) => {
         if (systemErrorCode(error) !== 'ENOENT') throw error;
         this.#makeFolder(this.#folder);
-        return writeFile(path, JSON.stringify(this.#self), { mode: 0o644 });
+        await writeFile(path, JSON.stringify(this.#self));
+        await chmod(path, READABLE);
       });
       this.#written((await stat(path)).mtimeMs);
       if (this.#timer === undefined) await rm(path, { force: true });
@@ -138,6 +142,16 @@ function parseOwner(text: string | undefined): Owner | undefined {
   } catch {
     // Being written right now.
     return undefined;
+  }
+}
+
+/** What can't be read tells nothing of its process; another user's, as a rule. */
+function ownerAt(path: string): Owner | undefined {
+  try {
+    return parseOwner(readSmallFile(path));
+  } catch (error) {
+    if (['EACCES', 'EPERM'].includes(systemErrorCode(error) ?? '')) return undefined;
+    throw error;
   }
 }
 

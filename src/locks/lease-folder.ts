@@ -44,10 +44,14 @@ export class LeaseFolder {
     const { folder, key } = this.#placeOf(subject);
     const file = join(folder, `${key}.${mode}.${this.owner}.${this.#count}`);
     this.#makeFile(file);
-    if (this.#isExcluded(folder, key, mode, [file, before])) {
-      rmSync(file, { force: true });
-      return undefined;
+    let isExcluded = true;
+    try {
+      isExcluded = this.#isExcluded(folder, key, mode, [file, before]);
+    } finally {
+      // Also where that could not be seen: what nobody knows of would keep all others out, and its own owner.
+      if (isExcluded) rmSync(file, { force: true });
     }
+    if (isExcluded) return undefined;
     if (before !== undefined) this.giveBack(before);
     return file;
   }
@@ -102,12 +106,12 @@ export class LeaseFolder {
   }
 }
 
-/** Where it can't be removed (another user's, in a folder with the sticky bit), it counts for nothing all the same. */
+/** Where it can't be removed (another user's, in a folder with the sticky bit; a folder), it counts for nothing all the same. */
 function removeIfOurs(path: string): void {
   try {
     // Not rm, which takes what it may not remove for a folder.
     unlinkSync(path);
   } catch (error) {
-    if (!['ENOENT', 'EPERM', 'EACCES'].includes(systemErrorCode(error) ?? '')) throw error;
+    if (!['ENOENT', 'EPERM', 'EACCES', 'EISDIR'].includes(systemErrorCode(error) ?? '')) throw error;
   }
 }

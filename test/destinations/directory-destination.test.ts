@@ -245,6 +245,22 @@ test('in a directory for everybody, what another user’s dead node has left is 
   t.true(readFileSync(place(folder, BLOB)).equals(BLOB.content));
 });
 
+test('in a directory for everybody, the turn of another user is respected also where nothing can be read of him', async (t) => {
+  const folder = temporaryFolder(t);
+  chmodSync(folder, 0o1777);
+  t.is((await destinationOn(t, folder).claim(BLOB.address, never)).kind, 'ours');
+  const [owner = ''] = filesIn(join(folder, 'leases', 'owners'));
+  chmodSync(join(folder, 'leases', 'owners', owner), 0o600);
+  const path = fileOf(t, BLOB);
+  chmodSync(dirname(path), 0o755);
+  const other = new URL('../support/publishing-user.js', import.meta.url).pathname;
+  const { stdout, stderr } = await execa(process.execPath, [other, folder, path, JSON.stringify(BLOB.address)], {
+    uid: 1000,
+    gid: 1000,
+  });
+  t.is(stdout, 'taken written', stderr);
+});
+
 test('a cache of tmaxfs is no destination, and neither is what is no folder', async (t) => {
   const cache = temporaryFolder(t);
   await BlobStore.open(cache);

@@ -1,0 +1,58 @@
+/** Lease files of a folder that others write to as well, and that fails. */
+
+import { mkdirSync, readdirSync, renameSync, statSync, symlinkSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import test, { type ExecutionContext } from 'ava';
+import { execa } from 'execa';
+import { makeFolder } from '../../src/folders.js';
+import { LeaseFolder } from '../../src/locks/lease-folder.js';
+import { temporaryFolder } from '../support/temporary.js';
+
+function folderOf(t: ExecutionContext): { readonly root: string; readonly leases: LeaseFolder } {
+  const root = temporaryFolder(t);
+  const leases = new LeaseFolder(root, makeFolder);
+  t.teardown(() => leases.rest());
+  return { root, leases };
+}
+
+/** A lease of the same subject and mode, of an owner that there is not. */
+function ofNobody(file: string): string {
+  const [key = '', mode = ''] = basename(file).split('.');
+  return join(file, '..', `${key}.${mode}.0123456789abcdef.1`);
+}
+
+test('a folder that lies where another’s lease could lie keeps nobody out', (t) => {
+  const { leases } = folderOf(t);
+  const file = leases.tryTake('a', 'exclusive') ?? '';
+  mkdirSync(join(ofNobody(file), 'something in it'), { recursive: true });
+  leases.giveBack(file);
+  t.false(leases.isTaken('a'));
+  t.not(leases.tryTake('a', 'exclusive'), undefined);
+});
+
+test('where it can’t be seen who else holds a subject, nothing is left that would keep its own owner out', (t) => {
+  const { root, leases } = folderOf(t);
+  const first = leases.tryTake('a', 'exclusive') ?? '';
+  const folder = join(first, '..');
+  leases.giveBack(first);
+  mkdirSync(ofNobody(first));
+  const [owners, away] = [join(root, 'owners'), join(root, 'away')];
+  renameSync(owners, away);
+  symlinkSync('owners', owners);
+  t.throws(() => leases.tryTake('a', 'exclusive'), { code: 'ELOOP' });
+  t.deepEqual(readdirSync(folder), [basename(ofNobody(first))]);
+});
+
+test('owners can be read by other users, whatever the umask', async (t) => {
+  const root = temporaryFolder(t);
+  const module = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
+  const script = `
+    import { makeFolder } from ${module('../../src/folders.js')};
+    import { LeaseFolder } from ${module('../../src/locks/lease-folder.js')};
+    process.umask(0o077);
+    new LeaseFolder(${JSON.stringify(root)}, makeFolder).tryTake('a', 'exclusive');
+  `;
+  await execa(process.execPath, ['--input-type=module', '--eval', script]);
+  const [owner = ''] = readdirSync(join(root, 'owners'));
+  t.is(statSync(join(root, 'owners', owner)).mode & 0o777, 0o644);
+});
