@@ -155,7 +155,7 @@ function parseChallenge(header: string | undefined, { origin }: Registry): Chall
   const [, scheme = '', rest = ''] = /^\s*(\w+)\s*(.*)$/s.exec(header ?? '') ?? [];
   if (/^basic$/i.test(scheme)) return { kind: 'basic' };
   if (!/^bearer$/i.test(scheme)) return undefined;
-  const words = new Map([...rest.matchAll(/(\w+)\s*=\s*"([^"]*)"/g)].map(([, key = '', value = '']) => [key, value]));
+  const words = new Map([...rest.matchAll(/\b(\w+)\s*=\s*"([^"]*)"/g)].map(([, key = '', value = '']) => [key, value]));
   const realm = words.get('realm') ?? '';
   if (!URL.canParse(realm)) return undefined;
   const url = new URL(realm);
