@@ -12,6 +12,7 @@ import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { eventually } from '../support/mount-client.js';
 import { MountedPool, POOL_NAME } from '../support/mounted-pool.js';
 import { freePort, startNginx } from '../support/nginx.js';
+import { getText, Scrape } from '../support/scrape.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -49,6 +50,11 @@ async function isRight(t: ExecutionContext, pool: MountedPool, index: number): P
 const bytesFrom = (pool: MountedPool) =>
   pool.hub.requests.filter(({ server }) => server === 'cdn').map(({ file }) => file);
 
+async function scrape(pool: MountedPool): Promise<Scrape> {
+  const control = await pool.run('getfattr', ['--only-values', '-n', 'user.tmaxfs.control', pool.mountpoint]);
+  return new Scrape(await getText({ socketPath: control.stdout, path: '/metrics' }));
+}
+
 for (const fault of FAULTS) {
   test.serial(`the Hub stands in for an engine that answers so: ${JSON.stringify(fault)}`, async (t) => {
     const { files, tasks } = smallPool(5);
@@ -70,6 +76,10 @@ for (const fault of FAULTS) {
       (await pool.tmaxfs(['status', pool.mountpoint])).stdout,
       /LEFT ALONE for \d+ s more, 3 fetches failed in a row/,
     );
+    const seen = await scrape(pool);
+    t.is(seen.value(`tmaxfs_source_left_alone{source="${source}"}`), 1);
+    t.is(seen.value('tmaxfs_source_left_alone{source="hub"}'), 0);
+    t.is(seen.value(`tmaxfs_source_wrong_answers_total{source="${source}"}`), health?.wrongAnswers);
 
     const askedSoFar = engine.requests.all.length;
     await isRight(t, pool, 4);
@@ -94,6 +104,7 @@ test.serial('an engine that is well again is noticed, by one fetch', async (t) =
   const index = 3;
   await isRight(t, pool, index);
   t.like(await health(), { isLeftAlone: false, failuresInARow: 0 });
+  t.is((await scrape(pool)).value(`tmaxfs_source_left_alone{source="${source}"}`), 0);
   t.false(bytesFrom(pool).includes(`images/${index}.sif`));
   t.true(pool.log().some(({ msg }) => msg === `${source} answers again`));
 });
