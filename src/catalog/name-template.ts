@@ -48,7 +48,7 @@ export function nameOfRow(row: Row, template: NameTemplate | undefined): TaskNam
   let name = '';
   for (const [index, part] of template.parts.entries()) {
     const value = index % 2 === 0 ? part : fieldOf(row, part);
-    if (value === undefined) return `it has no text or number "${part}"`;
+    if (value === undefined) return `it has no text or number "${part}", which --name wants`;
     if (index % 2 === 1 && value.includes('/')) return `its "${part}" contains "/"`;
     name += value;
   }

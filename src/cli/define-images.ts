@@ -48,7 +48,10 @@ export function defineImages(tmaxfs: Command): void {
     .description(
       'fetch and prove images, and write them to a directory or a registry; needs no mount; exit 1 if any fails',
     )
-    .requiredOption('--to <place>', 'where they are written: "dir:/path", or "oci://host/name"')
+    .requiredOption(
+      '--to <place>',
+      'where they are written: "dir:/path", or "oci://host/name" ("oci+http:" without TLS)',
+    )
     .option('--variant <name>', 'all images of this variant, or of all below this folder')
     .option('--tasks <file>', 'the images of these tasks, one a line; "-" for standard input')
     .action(async (options) => {

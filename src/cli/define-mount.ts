@@ -43,7 +43,7 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
       listOption(
         '--source <place>',
         'where images are fetched from, several in the order in which they are asked: "hub"; "dir:/path" with the ' +
-          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; "oci://host/name", a registry; ' +
+          'cache of the Hub, a downloaded repository, or another cache of tmaxfs in it; "oci://host/name", a registry ("oci+http:" without TLS); ' +
           'a URL with {sha256} or {path} in it; or "dragonfly://host:port", the HTTP proxy of a Dragonfly daemon (default: hub)',
         /hub|dir:|oci(?:\+http)?:|https?:|dragonfly:/,
       ),
@@ -52,7 +52,7 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
       listOption(
         '--publish <place>',
         'where fetched and proven images are written to, for other nodes: "dir:/path", a directory that they share, or ' +
-          '"oci://host/name", a registry; each is also asked first for images, unless --source names it (default: nowhere)',
+          '"oci://host/name", a registry ("oci+http:" without TLS); each is also asked first for images, unless --source names it (default: nowhere)',
         /dir:|oci(?:\+http)?:/,
       ),
     )

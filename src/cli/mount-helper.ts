@@ -32,6 +32,9 @@ const FOR_OTHERS = /^(?:[xX]-|comment=|user=|uhelper=)/;
 /** Named by the device, and never the end of a call of mount(8). */
 const NOT_AN_OPTION = new Set(['--repo', '--pool', '--foreground']);
 
+const CALLING =
+  'mount.tmaxfs is called by mount(8), as "mount.tmaxfs owner/repo /tmax -o cache_dir=/x"; by hand take "tmaxfs mount --help"';
+
 export interface HelperCall {
   /** A repository, or several pools, each with its name. */
   readonly repository: string;
@@ -60,7 +63,7 @@ export async function mountHelper(argv: readonly string[]): Promise<void> {
 export function parseHelperCall(args: readonly string[]): HelperCall {
   const { values, positionals } = parsed(args);
   const [repository, mountpoint, ...more] = positionals;
-  if (repository === undefined || mountpoint === undefined || more.length > 0) throw usage('two names are expected');
+  if (repository === undefined || mountpoint === undefined || more.length > 0) throw usage(CALLING);
   const { fake = false, sloppy = false, verbose = false, namespace, options = [] } = values;
   if (namespace !== undefined) throw usage('mount namespaces (-N) are not supported: use nsenter');
   // In quotes, a comma belongs to the value: mount(8), "context".
@@ -87,7 +90,8 @@ function parsed(args: readonly string[]) {
       },
     });
   } catch (cause) {
-    throw usage(messageOf(cause), cause);
+    const [words = ''] = messageOf(cause).split('. ');
+    throw usage(`${words}; ${CALLING}`, cause);
   }
 }
 

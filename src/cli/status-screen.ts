@@ -107,9 +107,10 @@ function healthOf({
 }: Status['sources'][number]['health']): readonly string[] {
   const wrong = wrongAnswers === 0 ? [] : [`brought something else than the image ${wrongAnswers} times`];
   if (failuresInARow === 0 || lastFailure === null) return wrong;
-  const last = `the last at ${lastFailure.at}: ${lastFailure.message}`;
+  const last = `${failuresInARow === 1 ? '' : 'the last '}at ${lastFailure.at}: ${lastFailure.message}`;
   const left = isLeftAlone ? `LEFT ALONE for ${leftAloneSeconds} s more, ` : '';
-  return [`${left}${failuresInARow} fetches failed in a row, ${last}`, ...wrong];
+  const failed = failuresInARow === 1 ? 'the last fetch failed' : `${failuresInARow} fetches failed in a row`;
+  return [`${left}${failed}, ${last}`, ...wrong];
 }
 
 function describePublishing(line: Status['publishing'][number]): string {

@@ -96,7 +96,9 @@ function parsePool(text: string, fallback: string): Pick<PoolChoice, 'name' | 'r
 
 function parseRepository(text: string): string {
   if (REPOSITORY_NAME.test(text)) return text;
-  throw usage(`--repo takes owner/name of a dataset repository, not "${text}"`);
+  throw usage(
+    `--repo takes owner/name of a dataset repository, not "${text}"${text.includes('@') ? '; its revision belongs into --revision' : ''}`,
+  );
 }
 
 function parseRevision(text: string): string {

@@ -218,7 +218,9 @@ export class DirectoryDestination implements Destination {
     readonly words?: string;
   }): TmaxError {
     const errno = ERRNO_OF[outcome.code ?? ''] ?? 'EIO';
-    return this.#failure(errno, `can't be used: ${outcome.words ?? outcome.kind}`);
+    const remedy = errno === 'EACCES' ? '; let this user write there (chmod 2775 and a group, or 1777)' : '';
+    const words = (outcome.words ?? outcome.kind).replaceAll(OPEN_FOLDER, '...');
+    return this.#failure(errno, `can't be used: ${words}${remedy}`);
   }
 
   #silent(): TmaxError {
@@ -233,6 +235,9 @@ export class DirectoryDestination implements Destination {
     return new TmaxError(errno, `the destination ${this.name} ${words}`, { source: this.name });
   }
 }
+
+/** How the threads name what is below the directory (shared-folder.ts); it says nothing to who reads the message. */
+const OPEN_FOLDER = /\/proc\/self\/fd\/\d+/g;
 
 const ERRNO_OF: Readonly<Record<string, ErrnoName>> = {
   EACCES: 'EACCES',

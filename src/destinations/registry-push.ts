@@ -180,7 +180,8 @@ export class RegistryPush {
   #failure({ status }: Reply, what: string): TmaxError {
     const errno =
       ERRNO_OF_STATUS[status] ?? (status >= 500 || status === 408 || status === 429 ? 'EHOSTUNREACH' : 'EIO');
-    return new TmaxError(errno, `${this.#registry.shown} answers ${status} to ${what}`);
+    const remedy = status >= 500 ? '; why is in its own log' : '';
+    return new TmaxError(errno, `${this.#registry.shown} answers ${status} to ${what}${remedy}`);
   }
 }
 

@@ -49,7 +49,7 @@ export class DirectorySource implements Source {
   async check(): Promise<void> {
     const looking = stat(this.#folder).then(
       (stats) => (stats.isDirectory() ? undefined : 'is not a folder'),
-      (error: unknown) => `can't be read: ${messageOf(error)}`,
+      (error: unknown) => `can't be read: ${messageOf(error)}; name a directory that is there, or mount it first`,
     );
     const problem = await Promise.race([
       looking,

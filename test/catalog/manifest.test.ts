@@ -175,7 +175,10 @@ test('a manifest without one usable row is no pool', (t) => {
 test('a template of a field that no row has is told in the words of the first row', (t) => {
   const sources = sourcesOf([row('a.sif', 'a', { id: 'x' })], [listed('a.sif', 'a')]);
   const error = t.throws(() => buildCatalog(sources, parseNameTemplate('{nope}.sif')), { instanceOf: TmaxError });
-  t.regex(error?.message ?? '', /no usable variant: line 1 of manifest.jsonl: it has no text or number "nope"$/);
+  t.regex(
+    error?.message ?? '',
+    /no usable variant: line 1 of manifest.jsonl: it has no text or number "nope", which --name wants$/,
+  );
 });
 
 test('a manifest without end is refused', (t) => {
@@ -205,8 +208,8 @@ test('a template takes text and whole numbers of a row’s own fields, and its f
   t.deepEqual(name('{id}.sif', { id: 'a' }), { variant: 'images', task: 'a' });
   t.deepEqual(name('eval.{arch}.{id}.sif', { arch: 'x86_64', id: 7 }), { variant: 'images', task: 'eval.x86_64.7' });
   t.deepEqual(name('{split}/deep/{id}.sif', { split: 'test', id: 'b' }), { variant: 'test/deep', task: 'b' });
-  t.is(name('{id}.sif', { id: 1.5 }), 'it has no text or number "id"');
-  t.is(name('{toString}.sif', {}), 'it has no text or number "toString"');
+  t.is(name('{id}.sif', { id: 1.5 }), 'it has no text or number "id", which --name wants');
+  t.is(name('{toString}.sif', {}), 'it has no text or number "toString", which --name wants');
   t.is(name('{id}.sif', { id: 'a/b' }), 'its "id" contains "/"');
   t.regex(String(name('{split}/{id}.sif', { split: '..', id: 'a' })), /refused: it is ".."/);
   t.regex(String(name('{id}.sif', { id: 'a\nb' })), /control character/);

@@ -261,6 +261,17 @@ test('in a directory for everybody, the turn of another user is respected also w
   t.is(stdout, 'taken written', stderr);
 });
 
+test('a directory that is not this user’s to write is named by its own path, with what to do', async (t) => {
+  const folder = temporaryFolder(t);
+  chmodSync(folder, 0o755);
+  const script = new URL('../support/publishing-user.js', import.meta.url).pathname;
+  const words = [script, folder, fileOf(t, BLOB), JSON.stringify(BLOB.address)];
+  const { stderr, exitCode } = await execa(process.execPath, words, { uid: 1000, gid: 1000, reject: false });
+  t.is(exitCode, 1);
+  t.true(stderr.includes(`the destination dir:${folder} can't be used: EACCES`), stderr);
+  t.regex(stderr, /mkdir '\.\.\.\/\w+'; let this user write there/);
+});
+
 test('a cache of tmaxfs is no destination, and neither is what is no folder', async (t) => {
   const cache = temporaryFolder(t);
   await BlobStore.open(cache);

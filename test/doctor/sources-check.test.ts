@@ -1,13 +1,16 @@
 import { once } from 'node:events';
+import { chmodSync, chownSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createServer as createSocket } from 'node:net';
 import test, { type ExecutionContext } from 'ava';
+import { execa } from 'execa';
 import { FakeHub } from '../../src/demo/fake-hub.js';
 import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { sources } from '../../src/doctor/checks/sources.js';
 import { DragonflyProxy } from '../support/dragonfly-proxy.js';
 import { machine } from '../support/machine.js';
 import { freePort } from '../support/nginx.js';
+import { packagePath } from '../support/paths.js';
 import { smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -95,4 +98,21 @@ test('offline, folders alone are looked at', async (t) => {
     remarks.map(({ level }) => level),
     ['ok', 'note'],
   );
+});
+
+test('a folder that is published to, and not this user’s to write, is a warning; one that is read alone is sound', async (t) => {
+  const [published, read] = [temporaryFolder(t), temporaryFolder(t)];
+  for (const folder of [published, read]) chmodSync(folder, 0o755);
+  const home = temporaryFolder(t);
+  chownSync(home, 1000, 1000);
+  const words = ['doctor', '--json', '--publish', `dir:${published}`, '--source', `dir:${read}`, '--offline'];
+  const { stdout } = await execa(process.execPath, [packagePath('bin', 'tmaxfs.js'), ...words], {
+    ...{ uid: 1000, gid: 1000, reject: false, extendEnv: false },
+    env: { PATH: process.env['PATH'], HOME: home },
+  });
+  const { findings } = JSON.parse(stdout) as { readonly findings: readonly Record<string, string>[] };
+  const [first, second, ...more] = findings.filter(({ check }) => check === 'sources');
+  t.like(first, { level: 'warning', what: `dir:${published} can't be written by this user` });
+  t.like(second, { level: 'ok', what: `dir:${read} is there` });
+  t.deepEqual(more, []);
 });

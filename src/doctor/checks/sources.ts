@@ -1,6 +1,6 @@
 /**
- * Each place of `--source` besides the Hub: whether it is there, by the smallest request that its kind takes. What it has is not
- * looked at: it need not have every image.
+ * Each place of `--source` and `--publish` besides the Hub: whether it is there, by the smallest request that its kind takes. What it has is not
+ * looked at: it need not have every image. A folder of `--publish` must be writable, too; nothing is written there.
  */
 
 import { pino } from 'pino';
@@ -50,7 +50,7 @@ async function look(choice: SourceChoice, settings: Settings, signal: AbortSigna
     case 'hub':
       return ok('the Hub has a check of its own');
     case 'directory':
-      return lookAtFolder(name, choice.folder);
+      return lookAtFolder(name, choice.folder, settings.publish.map(sourceName).includes(name));
     case 'dragonfly': {
       const failure = await connectionFailure(new URL(choice.proxy));
       if (failure === undefined) return ok(`${name} answers`);
@@ -72,11 +72,15 @@ async function look(choice: SourceChoice, settings: Settings, signal: AbortSigna
   }
 }
 
-async function lookAtFolder(name: string, folder: string): Promise<Remark> {
-  const { exitCode, isLate } = await runProgram('test', ['-d', folder, '-a', '-x', folder], {
-    timeoutMs: FOLDER_LIMIT_MS,
-  });
-  if (exitCode === 0) return ok(`${name} is there`);
+async function lookAtFolder(name: string, folder: string, isPublished: boolean): Promise<Remark> {
+  const timeoutMs = FOLDER_LIMIT_MS;
+  const { exitCode, isLate } = await runProgram('test', ['-d', folder, '-a', '-x', folder], { timeoutMs });
+  if (exitCode === 0) {
+    const writing = isPublished ? await runProgram('test', ['-w', folder], { timeoutMs }) : undefined;
+    if (writing === undefined || writing.exitCode === 0) return ok(`${name} is there`);
+    const why = 'it is read, and nothing is published to it: each node fetches for itself';
+    return warning(`${name} can't be written by this user`, why, `ls -ld ${folder}; chmod 2775 and a group, or 1777`);
+  }
   const what = isLate
     ? `${name} does not answer within ${FOLDER_LIMIT_MS / 1000} s`
     : `${name} is no folder that can be entered`;
