@@ -7,7 +7,7 @@
 
 import { rm } from 'node:fs/promises';
 import { diskError } from '../disk-error.js';
-import { messageOf } from '../errors.js';
+import { messageOf, type TmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import { type DownloadEnvironment, downloadProven } from './blob-download.js';
 import type { Capacity } from './capacity.js';
@@ -122,8 +122,8 @@ async function fetchLocked(
     return result;
   } catch (thrown) {
     const error = diskError(thrown, `the fetch of ${address.path} failed`);
-    // What a failing disk shows of a file may come from memory alone.
-    if (error.errno === 'EIO') await store.partials.discard(partial);
+    // What a failing disk shows of a file may come from memory alone. A source that fails says nothing against it.
+    if (isOfTheDisk(error)) await store.partials.discard(partial);
     // Whatever it says of this has been said.
     if (isFull(error)) await store.partials.sync(partial).catch(() => undefined);
     throw error;
@@ -132,6 +132,11 @@ async function fetchLocked(
     // Not before: it must not be open for writing.
     if (result !== undefined) await seal(environment, address);
   }
+}
+
+/** Whether it is the cache's own disk that could not be written, or read to prove what is on it. */
+function isOfTheDisk({ errno, source }: TmaxError): boolean {
+  return errno === 'EIO' && (source === 'cache' || source === 'verify');
 }
 
 /** A blob is proven and ready whether or not the kernel watches over it. Never rejects. */

@@ -159,7 +159,7 @@ export class Capacity {
     keep: ReadonlySet<string> = new Set(),
   ): Promise<void> {
     const request = { sha256, sizeBytes };
-    if (sizeBytes > this.#limits.limitBytes) throw await this.#full(request);
+    if (sizeBytes > this.#limits.limitBytes) throw await this.#full(request, keep);
     const patience = this.#changes.patience(this.#limits.leasePatienceMs);
     for (;;) {
       signal.throwIfAborted();
@@ -286,7 +286,7 @@ export class Capacity {
   /** Undefined where the room is reserved, else the error to end in if nothing changes. Only in turn. */
   async #makeRoom(request: RoomRequest, keep: ReadonlySet<string>): Promise<TmaxError | undefined> {
     await this.#look();
-    if (!(await this.#evictUntilFits(request, keep))) return await this.#full(request);
+    if (!(await this.#evictUntilFits(request, keep))) return await this.#full(request, keep);
     await this.#reserveOnDisk(request, keep);
     return undefined;
   }
@@ -386,24 +386,30 @@ export class Capacity {
     return [...this.#idle.entries()].filter(([sha256]) => pinned.has(sha256));
   }
 
-  async #full({ sha256, sizeBytes }: RoomRequest): Promise<TmaxError> {
+  async #full({ sha256, sizeBytes }: RoomRequest, keep: ReadonlySet<string>): Promise<TmaxError> {
     const availableBytes = await this.#availableBytes();
     const { limitBytes, reserveFreeBytes } = this.#limits;
-    const leasedBytes = sum([...this.#leased.values()].map((leased) => leased.sizeBytes));
-    const pinnedBytes = sum((await this.#pinned()).map(([, pinned]) => pinned.sizeBytes));
+    const pinned = new Map(await this.#pinned());
+    const kept = [...this.#idle.entries()].filter(([idle]) => keep.has(idle) && !pinned.has(idle));
+    const leasedBytes = bytesOf(this.#leased.values());
+    const pinnedBytes = bytesOf(pinned.values());
+    const keptBytes = bytesOf(kept.map(([, blob]) => blob));
     const fetchedBytes = this.#usage.reservedBesides(new Map());
-    const overLimit = leasedBytes + fetchedBytes + pinnedBytes + sizeBytes > limitBytes;
+    const overLimit = leasedBytes + fetchedBytes + pinnedBytes + keptBytes + sizeBytes > limitBytes;
     const elsewhere = this.#isHeldElsewhere ? ', and others by other daemons' : '';
-    const remedy =
+    const together = keptBytes > 0 ? `, and ${keptBytes} are wanted by the same prefetch` : '';
+    const remedies = [
       overLimit || this.#isHeldElsewhere
         ? 'raise --cache-size, or end sandboxes'
-        : 'free some of the disk, or lower --reserve-free';
-    const unpin = pinnedBytes > 0 ? ', or unpin some (tmaxfs unpin)' : '';
+        : 'free some of the disk, or lower --reserve-free',
+    ];
+    if (keptBytes > 0) remedies.push('prefetch fewer at one time');
+    if (pinnedBytes > 0) remedies.push('unpin some (tmaxfs unpin)');
     return new TmaxError(
       'ENOSPC',
       `no room for blob ${sha256.slice(0, 12)} of ${sizeBytes} bytes: the cache may hold ${limitBytes} bytes, of which ` +
-        `${leasedBytes} are held open${elsewhere}, ${fetchedBytes} are being fetched and ${pinnedBytes} are pinned; ` +
-        `the disk has ${Math.max(0, availableBytes)} bytes to give above the ${reserveFreeBytes} kept free; ${remedy}${unpin}`,
+        `${leasedBytes} are held open${elsewhere}, ${fetchedBytes} are being fetched and ${pinnedBytes} are pinned${together}; ` +
+        `the disk has ${Math.max(0, availableBytes)} bytes to give above the ${reserveFreeBytes} kept free; ${remedies.join(', or ')}`,
       { source: 'cache' },
     );
   }
@@ -417,6 +423,10 @@ async function orFalse<Result>(act: Promise<Result>, failures: unknown[]): Promi
     failures.push(error);
     return false;
   }
+}
+
+function bytesOf(blobs: Iterable<{ readonly sizeBytes: number }>): number {
+  return sum([...blobs].map(({ sizeBytes }) => sizeBytes));
 }
 
 function sum(sizes: Iterable<number>): number {

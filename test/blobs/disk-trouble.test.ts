@@ -21,9 +21,10 @@ class HalfSource extends TestSource {
 
 for (const [errno, source, left] of [
   ['EHOSTUNREACH', 'hub', 1],
+  ['EIO', 'hub', 1],
   ['EIO', 'cache', 0],
 ] as const) {
-  test(`what a fetch that ended in ${errno} has left is ${left === 1 ? 'kept for the next' : 'thrown away'}`, async (t) => {
+  test(`what a fetch that ended in ${errno} of the ${source} has left is ${left === 1 ? 'kept for the next' : 'thrown away'}`, async (t) => {
     const half = new HalfSource();
     half.failure = new TmaxError(errno, 'failed', { source });
     const { open, root, cache } = await setUp(t, { sources: [half] });
@@ -33,6 +34,15 @@ for (const [errno, source, left] of [
     t.is(cache.statistics().use.reservedBytes, 0);
   });
 }
+
+test('what the disk could not give back to be proven is thrown away', async (t) => {
+  const { add, open, root, verdicts } = await setUp(t);
+  const blob = blobOf('a');
+  add(blob);
+  verdicts.failure = new TmaxError('EIO', 'unreadable', { source: 'verify' });
+  t.is(await errnoOf(t, () => open(blob)), 'EIO');
+  t.deepEqual(readdirSync(join(root, 'partial')), []);
+});
 
 test('a disk that fails is not asked once more through the next source', async (t) => {
   const half = new HalfSource();

@@ -231,6 +231,22 @@ test('an open that joins a prefetched blob waits for no other fetch where the pr
   for (const lease of await Promise.all([slow, opening])) lease.release();
 });
 
+test('a prefetch that finds no room beside its own and what is held open is told so, not to free the disk', async (t) => {
+  const { cache, open, isOnDisk } = await setUp(t, {
+    limits: { limitBytes: 2.5 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 },
+  });
+  (await open(A)).release();
+  const lease = await open(B);
+  const keep = new Set([A.sha256, C.sha256]);
+  const bringing = cache.bring(C, { variant: 'v', task: 'c' }, new AbortController().signal, keep);
+  const { errno, message } = (await t.throwsAsync(bringing, { instanceOf: TmaxError })) ?? {};
+  t.is(errno, 'ENOSPC');
+  t.regex(message ?? '', new RegExp(`${SIZE} are held open, .*, and ${SIZE} are wanted by the same prefetch;`));
+  t.regex(message ?? '', /; raise --cache-size, or end sandboxes, or prefetch fewer at one time$/);
+  t.true(isOnDisk(A));
+  lease.release();
+});
+
 test('what was there already is not more recently used than before', async (t) => {
   const limits = { limitBytes: 2 * SIZE, reserveFreeBytes: 0, leasePatienceMs: 20 };
   const { open, fetchAll, isOnDisk } = await setUp(t, { limits });
