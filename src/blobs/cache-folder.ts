@@ -52,7 +52,10 @@ export async function refuseUnsafe(layout: CacheLayout): Promise<void> {
       new TmaxError('EPERM', `the cache directory ${path} ${why}; ${remedy}`, { source: 'cache', level: 'error' });
     const another = 'name a folder of your own with --cache-dir';
     if (!stats.isDirectory()) throw refuse('is not a directory', another);
-    if (stats.uid !== uid) throw refuse(`belongs to user ${stats.uid}, not to ${uid}`, another);
+    if (stats.uid !== uid) {
+      const remedy = `${another}; --source dir:${layout.root} takes from this one what is there`;
+      throw refuse(`belongs to user ${stats.uid}, not to ${uid}`, remedy);
+    }
     if ((stats.mode & 0o022) !== 0) {
       throw refuse('can be written by others, who could plant what was never proven', `run chmod go-w ${path}`);
     }

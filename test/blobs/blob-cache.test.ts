@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   chmodSync,
+  chownSync,
   existsSync,
   linkSync,
   mkdirSync,
@@ -445,6 +446,19 @@ for (const mode of [0o777, 0o775, 0o757]) {
       t.true(error?.message.includes(`chmod go-w ${join(root, folder)}`), error?.message);
     });
   }
+}
+
+for (const folder of ['', 'blobs', 'pins']) {
+  test(`a cache directory whose ${folder || 'root'} is another user's is refused, and named as a source`, async (t) => {
+    const root = temporaryFolder(t);
+    await BlobStore.open(root);
+    const other = (process.getuid?.() ?? 0) + 1;
+    chownSync(join(root, folder), other, other);
+    const error = await t.throwsAsync(BlobStore.open(root), { instanceOf: TmaxError });
+    t.is(error?.errno, 'EPERM');
+    t.true(error?.message.includes(`${join(root, folder)} belongs to user ${other}`), error?.message);
+    t.true(error?.message.includes(`--source dir:${root} takes`), error?.message);
+  });
 }
 
 test('a folder that holds other things is no cache: it is refused, and nothing in it is touched', async (t) => {
