@@ -115,7 +115,8 @@ function noteHealth(source: Source, answer: Answer, mayBeLeftAlone: boolean, log
   const wasLeftAlone = health.report().isLeftAlone;
   if (answer.kind === 'wrong') {
     if (answer.isItsFault) health.lied(answer.refusal.finding.message, mayBeLeftAlone);
-  } else if (answer.kind === 'right' || !isSilence(answer.error)) health.answered();
+  } else if (answer.kind === 'right') health.brought();
+  else if (!isSilence(answer.error)) health.refused();
   else health.failed(answer.error.message, mayBeLeftAlone);
   const { isLeftAlone, leftAloneMs, lastFailure } = health.report();
   if (isLeftAlone && !wasLeftAlone) {

@@ -84,16 +84,18 @@ function fetchesOf({ fetches }: Status): string {
   ].join(', ');
 }
 
-/** Sources that have kept anybody waiting, or come to nothing. */
+/** Of several sources what each has brought; of any, how it has kept somebody waiting, or come to nothing. */
 function sourcesOf({ sources }: Status): readonly string[] {
   return sources.flatMap(({ name, health, requests }) => {
+    const { brought, refused } = health;
+    const answers = sources.length < 2 ? [] : [`${brought} brought, ${refused} not there`];
     const inHealth = healthOf(health);
     const words = requests.flatMap(({ kind, tooManyRequests, pausedSeconds, isUnanswered }) => [
       ...(tooManyRequests > 0 ? [`${kind}: "too many requests" (429) ${tooManyRequests} times`] : []),
       ...(pausedSeconds > 0 ? [`${kind}: PAUSED as it asked for, ${pausedSeconds} s more`] : []),
       ...(isUnanswered ? [`${kind}: DOES NOT ANSWER, is asked once a second`] : []),
     ]);
-    const all = [...inHealth, ...words];
+    const all = [...answers, ...inHealth, ...words];
     return all.length === 0 ? [] : [`  ${name.padEnd(8)}  ${all.join('; ')}`];
   });
 }

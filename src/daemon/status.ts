@@ -106,7 +106,10 @@ export interface Status {
       readonly leftAloneSeconds: number;
       /** Fetches since its last good one that failed, or brought something else than the image. */
       readonly failuresInARow: number;
-      /** Fetches that brought something else than the image, since the daemon started. */
+      /** Since the daemon started: fetches that it brought the image to, and those that it did not have it for. */
+      readonly brought: number;
+      readonly refused: number;
+      /** And those that it brought something else to. */
       readonly wrongAnswers: number;
       readonly lastFailure: { readonly at: string; readonly message: string } | null;
     };
@@ -265,6 +268,8 @@ export function describeStatus(parts: StatusParts): Status {
         isLeftAlone: health.isLeftAlone,
         leftAloneSeconds: Math.ceil(health.leftAloneMs / 1000),
         failuresInARow: health.failuresInARow,
+        brought: health.brought,
+        refused: health.refused,
         wrongAnswers: health.wrongAnswers,
         lastFailure:
           health.lastFailure === undefined

@@ -15,7 +15,9 @@ export interface HealthReport {
   readonly leftAloneMs: number;
   /** Fetches that failed or brought wrong bytes since the last good one. */
   readonly failuresInARow: number;
-  /** Fetches that brought something else than the blob, since the start. */
+  /** Since the start: fetches that it brought a blob to, those that it had none for, and those that it brought something else to. */
+  readonly brought: number;
+  readonly refused: number;
   readonly wrongAnswers: number;
   readonly lastFailure: { readonly at: Date; readonly message: string } | undefined;
 }
@@ -23,6 +25,8 @@ export interface HealthReport {
 export class SourceHealth {
   readonly #now: () => number;
   #failuresInARow = 0;
+  #brought = 0;
+  #refused = 0;
   #wrongAnswers = 0;
   #leaveMs = FIRST_LEAVE_MS;
   /** When the next fetch may try it, while it is left alone. */
@@ -45,8 +49,19 @@ export class SourceHealth {
     return true;
   }
 
-  /** It has brought a blob, or has said that it does not have it. */
-  answered(): void {
+  /** It has brought a blob. */
+  brought(): void {
+    this.#brought += 1;
+    this.#isWell();
+  }
+
+  /** It has said that it does not have the blob, or does not give it away. */
+  refused(): void {
+    this.#refused += 1;
+    this.#isWell();
+  }
+
+  #isWell(): void {
     this.#failuresInARow = 0;
     this.#leaveMs = FIRST_LEAVE_MS;
     this.#nextTryAtMs = undefined;
@@ -77,6 +92,8 @@ export class SourceHealth {
       isLeftAlone: next !== undefined,
       leftAloneMs: next === undefined ? 0 : Math.max(0, next - this.#now()),
       failuresInARow: this.#failuresInARow,
+      brought: this.#brought,
+      refused: this.#refused,
       wrongAnswers: this.#wrongAnswers,
       lastFailure: this.#lastFailure,
     };

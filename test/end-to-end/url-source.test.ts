@@ -138,3 +138,21 @@ test.serial(
     t.notRegex(stderr, /SECRET/);
   },
 );
+
+test.serial('status tells what each of several sources has brought, and what was not there', async (t) => {
+  const { files, tasks } = smallPool(3);
+  const [first] = files;
+  if (first === undefined) return t.fail();
+  const server = await serve(t, { [first.path]: contentOf(first) });
+  const source = `${server.origin}/{path}`;
+  const pool = await MountedPool.start(t, { files, tasks, args: ['--source', source, '--source', 'hub'] });
+  for (const index of files.keys()) await pool.run('cat', [pool.path(`v/t${index}.sif`)]);
+  const { stdout } = await pool.tmaxfs(['status', pool.mountpoint]);
+  t.true(stdout.includes(`  ${source}  1 brought, 2 not there\n`), stdout);
+  t.true(stdout.includes('  hub       2 brought, 0 not there\n'), stdout);
+  const health = (await pool.status()).sources.map(({ health: { brought, refused } }) => [brought, refused]);
+  t.deepEqual(health, [
+    [1, 2],
+    [2, 0],
+  ]);
+});

@@ -28,7 +28,7 @@ test('a source that keeps failing is left alone, tried again by one fetch, for l
   t.is(health.report().leftAloneMs, MAX_LEAVE_MS);
   clock.ms += MAX_LEAVE_MS;
   t.true(health.admits());
-  health.answered();
+  health.brought();
   t.like(health.report(), { isLeftAlone: false, leftAloneMs: 0, failuresInARow: 0, wrongAnswers: 0 });
   t.true(health.admits());
 });
@@ -68,14 +68,14 @@ test('whatever happens, nobody has to wait longer than a minute to try it, and o
       for (const one of steps) {
         if ('ms' in one) clock.ms += one.ms;
         else if (one.kind === 'ask') health.admits();
-        else if (one.kind === 'answered') health.answered();
+        else if (one.kind === 'answered') health.brought();
         else health[one.kind as 'failed' | 'lied']('words', true);
         t.true(health.report().leftAloneMs <= MAX_LEAVE_MS);
         if (health.report().failuresInARow < FAILURES_TO_LEAVE_ALONE) t.false(health.report().isLeftAlone);
       }
       clock.ms += MAX_LEAVE_MS;
       t.true(health.admits());
-      health.answered();
+      health.brought();
       t.false(health.report().isLeftAlone);
     }),
   );
