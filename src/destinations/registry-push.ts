@@ -139,7 +139,9 @@ export class RegistryPush {
     const location = started.header('location') ?? '';
     if (started.status !== 202 || !URL.canParse(location, start.href)) throw this.#failure(started, blob.path);
     // What stands in it is the registry's own business, and stays as it is.
-    const { href, search } = new URL(location, start);
+    const place = new URL(location, start);
+    place.hash = '';
+    const { href, search } = place;
     const url = new URL(`${href}${search === '' ? '?' : '&'}digest=sha256:${blob.sha256}`);
     const headers = { 'content-type': 'application/octet-stream', 'content-length': String(blob.sizeBytes) };
     const reply = await this.#sendOnce('PUT', url, { headers, ...makeBody() });
