@@ -78,7 +78,7 @@ async function setUp(t: ExecutionContext, overrides: Partial<BlobCacheOptions> =
     verifierVersion: 1,
     level: 'structure',
     architecture: { served: 'any', host: 'amd64' },
-    openTimeoutMs: 10_000,
+    openTimeoutMs: 100_000,
     maxFetches: 2,
     log: pino({ level: 'silent' }),
     ...overrides,

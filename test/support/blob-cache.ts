@@ -97,7 +97,7 @@ export async function setUp(t: Lifetime, overrides: Overrides = {}) {
     prover,
     verifierVersion: 1,
     level: 'structure',
-    openTimeoutMs: 10_000,
+    openTimeoutMs: 100_000,
     maxFetches: 4,
     architecture: { served: 'any', host: 'amd64' },
     log,

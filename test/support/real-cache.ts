@@ -49,7 +49,7 @@ export class RealCache {
       }),
       verifierVersion: 1,
       level: 'structure',
-      openTimeoutMs: 10_000,
+      openTimeoutMs: 100_000,
       maxFetches: 2,
       architecture: { served: 'any', host: 'amd64' },
       log: pino({ level: 'silent' }),
