@@ -41,13 +41,11 @@ export interface CrashSummary {
 export async function crashRounds(folder: string, rounds: number, seed: number, processes = 1): Promise<CrashSummary> {
   const random = new Random(seed);
   const root = join(folder, 'cache');
-  const { images, task } = makePool(folder, root);
+  const { images, task } = makePool(folder, root, processes === 1);
   const summary = { rounds, killedAtStart: 0, resumed: 0, temporaries: 0 };
-  // Each of them obeys its limit, and knows of the others only what it has come across.
-  const limitBytes = processes * LIMIT_BYTES;
   let before: CacheJudgement | undefined;
   const judge = (where: string, team: readonly CacheProcess[]): CacheJudgement => {
-    const judgement = judgeCache(root, images, limitBytes);
+    const judgement = judgeCache(root, images, LIMIT_BYTES);
     const resumed = processes === 1 ? team.flatMap((process) => process.wrongResume(before)) : [];
     const faults = [...team.flatMap((process) => process.faults), ...judgement.faults, ...resumed];
     if (faults.length > 0) throw new Error(`${where}: ${faults.slice(0, MAX_FAULTS).join('\n')}`);
@@ -93,6 +91,7 @@ export async function crashRounds(folder: string, rounds: number, seed: number, 
 function makePool(
   folder: string,
   root: string,
+  isAlone: boolean,
 ): { images: Map<string, PoolImage>; task: Omit<CacheTask, 'kind' | 'seed'> } {
   const pool = join(folder, 'pool');
   mkdirSync(pool);
@@ -113,7 +112,7 @@ function makePool(
   if (first === undefined) throw new Error('a pool has images');
   return {
     images: new Map(made.map(({ address: { sha256 }, content }) => [sha256, { sha256, content }])),
-    task: { root, pool, images: [first, ...rest], limitBytes: LIMIT_BYTES },
+    task: { root, pool, images: [first, ...rest], limitBytes: LIMIT_BYTES, isAlone },
   };
 }
 
