@@ -12,7 +12,6 @@ import { aborted, TransientFailure } from './failure.js';
 import type { BodySink, HttpReply } from './http-client.js';
 import { MIN_PIECES_FOR_EARLY_TAIL, PIECE_BYTES, type RetrySettings, TAIL_SHARE } from './limits.js';
 import { PartialFile } from './partial-file.js';
-import type { PieceBuffers } from './piece-buffers.js';
 import { isComplete, type Piece, PieceWindow, type Tail } from './piece-window.js';
 import { type Contestant, raceIfSilent } from './race.js';
 import { leadingBytes } from './range-reply.js';
@@ -35,8 +34,6 @@ export interface BlobTransferOptions {
   readonly raceAfterMs: number;
   /** Default `PIECE_BYTES`. */
   readonly pieceBytes?: number | undefined;
-  /** Memory that transfers share one after the other. */
-  readonly buffers?: PieceBuffers | undefined;
   readonly signal: AbortSignal;
   readonly onProgress?: ((receivedBytes: number) => void) | undefined;
   /** Given the last bytes as soon as they have come, once; without it they come last. */
@@ -113,7 +110,6 @@ class BlobTransfer {
       pieceBytes: connections === 1 ? sizeBytes : pieceBytes,
       maxPieces: connections,
       tail: this.#earlyTail(pieceBytes),
-      buffers: this.#options.buffers,
     });
     let failure: unknown;
     const fetchPieces = async (): Promise<void> => {

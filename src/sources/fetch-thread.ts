@@ -12,7 +12,6 @@ import type { FetchJob, FetchOutcome, FetchThreadData, Patience, ToMain, ToThrea
 import { HttpClient } from './http-client.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
 import { createLocator, type Locator } from './locator.js';
-import { PieceBuffers } from './piece-buffers.js';
 import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
@@ -22,8 +21,6 @@ const data: FetchThreadData = workerData;
 const governor = new RateGovernor(data.governorMemory);
 const locators = new Map<Patience, Locator>();
 const spentBuffers = new SpentBuffers();
-const pieceBuffers = new PieceBuffers();
-let transfers = 0;
 
 /** One transfer, from its job to its outcome. Never rejects. */
 export default async function fetchBlob({
@@ -38,13 +35,11 @@ export default async function fetchBlob({
   const patience = isBrief ? data.brief : data.patient;
   const { retry, raceAfterMs } = patience;
   let writtenBytes: number | undefined;
-  transfers += 1;
   try {
     const download = await transferBlob(blob, partialPath, {
       location: locatorFor(patience).locate(blob, () => link.secret()),
       retry,
       connections,
-      buffers: pieceBuffers,
       raceAfterMs,
       signal: link.signal,
       onProgress: (bytes) => {
@@ -59,8 +54,6 @@ export default async function fetchBlob({
   } catch (error) {
     return { error: plainError(error, data.name) };
   } finally {
-    transfers -= 1;
-    if (transfers === 0) pieceBuffers.clear();
     link.close();
   }
 }

@@ -10,7 +10,6 @@
  */
 
 import type { PartialFile } from './partial-file.js';
-import { PieceBuffers } from './piece-buffers.js';
 
 export interface Piece {
   /** Offsets in the whole file; `end` is not part of it. */
@@ -37,15 +36,12 @@ export interface PieceWindowOptions {
   /** Besides the tail. */
   readonly maxPieces: number;
   readonly tail?: Tail | undefined;
-  /** Where memory for pieces comes from; default: none is used again. */
-  readonly buffers?: PieceBuffers | undefined;
 }
 
 export class PieceWindow {
   readonly #file: PartialFile;
   readonly #pieceBytes: number;
   readonly #maxPieces: number;
-  readonly #buffers: PieceBuffers;
   /** Where the pieces end, and the tail begins. */
   readonly #end: number;
   readonly #startedAt: number;
@@ -60,14 +56,10 @@ export class PieceWindow {
   #nextStart: number;
   #onRetired: (() => void)[] = [];
 
-  constructor(
-    file: PartialFile,
-    { sizeBytes, pieceBytes, maxPieces, tail, buffers = new PieceBuffers() }: PieceWindowOptions,
-  ) {
+  constructor(file: PartialFile, { sizeBytes, pieceBytes, maxPieces, tail }: PieceWindowOptions) {
     this.#file = file;
     this.#pieceBytes = pieceBytes;
     this.#maxPieces = maxPieces;
-    this.#buffers = buffers;
     this.#startedAt = file.acceptedBytes;
     this.#nextStart = file.acceptedBytes;
     this.#end = sizeBytes - (tail?.bytes ?? 0);
@@ -111,7 +103,7 @@ export class PieceWindow {
   /** Takes the next bytes of a piece. Result and errors: as `PartialFile.append`. */
   put(piece: Piece, chunk: Buffer): Promise<void> | undefined {
     if (piece !== this.#pieces[0]) {
-      piece.held ??= this.#buffers.take(piece.end - piece.start);
+      piece.held ??= Buffer.allocUnsafeSlow(piece.end - piece.start);
       piece.held.set(chunk, piece.received);
       piece.received += chunk.length;
       if (piece === this.#tailPiece && isComplete(piece)) this.#showTail();
@@ -130,21 +122,13 @@ export class PieceWindow {
       this.#pieces.push(this.#tailPiece);
       this.#tailPiece = undefined;
     }
-    const patience = this.#pieces[0] === undefined ? undefined : this.#release(this.#pieces[0]);
+    const head = this.#pieces[0];
+    const held = head?.held?.subarray(0, head.received);
+    if (head !== undefined) head.held = undefined;
+    const patience = held === undefined || held.length === 0 ? undefined : this.#file.append(held);
     const waiters = this.#onRetired;
     this.#onRetired = [];
     for (const wake of waiters) wake();
-    return patience;
-  }
-
-  /** What has come of the new head goes to the file, and so will all that follows. */
-  #release(head: Piece): Promise<void> | undefined {
-    const { held, received, start } = head;
-    head.held = undefined;
-    if (held === undefined || received === 0) return undefined;
-    const patience = this.#file.append(held.subarray(0, received));
-    // When patience has ended all is written. The tail was shown to others, and stays as it is.
-    if (start < this.#end) void patience?.then(() => this.#buffers.give(held));
     return patience;
   }
 

@@ -5,9 +5,7 @@ import fc from 'fast-check';
 import { TmaxError } from '../../src/errors.js';
 import { MAX_UNWRITTEN_BYTES, MAX_UNWRITTEN_CHUNKS } from '../../src/sources/limits.js';
 import { PartialFile } from '../../src/sources/partial-file.js';
-import { PieceBuffers } from '../../src/sources/piece-buffers.js';
 import { isComplete, type Piece, PieceWindow } from '../../src/sources/piece-window.js';
-import { pseudorandomBytes } from '../support/sif-writer.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { patternBytes, sha256Of } from '../support/transfers.js';
 
@@ -111,37 +109,6 @@ test('what waits for its turn keeps no chunk that it came in', async (t) => {
   }
   await file.close();
   t.is(file.digest(), sha256Of(bytes));
-});
-
-/** Spoils what it is given back: whoever still needed it would be found out. */
-class SpoiledBuffers extends PieceBuffers {
-  given = 0;
-
-  override give(buffer: Buffer): void {
-    buffer.fill(0xff);
-    this.given += 1;
-    super.give(buffer);
-  }
-}
-
-test('memory of pieces is used again, and not before what it held is on disk', async (t) => {
-  const pieceBytes = 3 * 2 ** 20;
-  const bytes = pseudorandomBytes(7, 4 * pieceBytes);
-  const buffers = new SpoiledBuffers();
-  for (let round = 1; round <= 3; round += 1) {
-    const path = await partialPath(t);
-    const file = await PartialFile.open(path, { sizeBytes: bytes.length, signal: quiet() });
-    const window = new PieceWindow(file, { sizeBytes: bytes.length, pieceBytes, maxPieces: 2, buffers });
-    for (let pair = 0; pair < 2; pair += 1) {
-      const [head, second] = [await window.take(quiet()), await window.take(quiet())];
-      if (head === undefined || second === undefined) return t.fail();
-      for (const piece of [second, head]) await window.put(piece, bytes.subarray(piece.start, piece.end));
-    }
-    await file.close();
-    t.is(file.digest(), sha256Of(bytes));
-    t.true((await readFile(path)).equals(bytes));
-    t.is(buffers.given, 2 * round);
-  }
 });
 
 test('an abort ends the reading of a long prefix', async (t) => {
