@@ -140,6 +140,24 @@ const STATTER = `
   }, ${STAT_PAUSE_MS});
   process.stdin.resume().on('end', () => { clearInterval(timer); console.log(JSON.stringify(seconds)); });`;
 
+/** Asks nobody for anything: sleeps, and prints at its end by how many seconds it woke too late each time. */
+const BYSTANDER = `
+  const sleeping = new Int32Array(new SharedArrayBuffer(4));
+  const seconds = [];
+  let isOver = false;
+  const sleep = () => {
+    if (isOver) return console.log(JSON.stringify(seconds));
+    const startedAt = performance.now();
+    Atomics.wait(sleeping, 0, 0, ${STAT_PAUSE_MS});
+    seconds.push((performance.now() - startedAt - ${STAT_PAUSE_MS}) / 1000);
+    setImmediate(sleep);
+  };
+  sleep();
+  process.stdin.resume().on('end', () => { isOver = true; });`;
+
+const percentile99 = (seconds: readonly number[]): number =>
+  [...seconds].sort((a, b) => a - b)[Math.floor(seconds.length * 0.99)] ?? Number.NaN;
+
 export const burst: Bench = {
   name: 'burst',
   description: `${BURST_IMAGES} distinct images of 50 MB, none on disk, opened at once; stat meanwhile`,
@@ -154,12 +172,14 @@ export const burst: Bench = {
     const { pool } = await startNginxPool(lifetime, storage, { files: images.map(({ file }) => file), tasks, args });
     const { pid } = await pool.status();
     let statSeconds: number[] = [];
+    let lateSeconds: number[] = [];
     const opens: Contestant = {
       name: 'all opened',
       run: async () => {
         await forget(pool);
         await writeFile(`/proc/${pid}/clear_refs`, '5');
         const statter = execa(process.execPath, ['-e', STATTER, pool.path('v')]);
+        const bystander = execa(process.execPath, ['-e', BYSTANDER]);
         const paths = images.map((_, index) => pool.path(`v/t${index}.sif`));
         const env = { UV_THREADPOOL_SIZE: String(BURST_IMAGES) };
         let heads = '';
@@ -167,21 +187,24 @@ export const burst: Bench = {
           heads = (await execa(process.execPath, ['-e', OPENER, ...paths], { env })).stdout;
         });
         statter.stdin.end();
+        bystander.stdin.end();
         statSeconds = JSON.parse((await statter).stdout);
+        lateSeconds = JSON.parse((await bystander).stdout);
         if (heads !== images.map(({ head }) => head).join('\n')) throw new Error('the bytes are wrong');
         return { seconds, peakBytes: await peakBytes(pid) };
       },
     };
     const stats: Contestant = {
       name: 'stat meanwhile, 99th percentile',
-      run: async () => {
-        const sorted = [...statSeconds].sort((a, b) => a - b);
-        return { seconds: sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN };
-      },
+      run: async () => ({ seconds: percentile99(statSeconds) }),
+    };
+    const waking: Contestant = {
+      name: 'waking up meanwhile, 99th percentile',
+      run: async () => ({ seconds: percentile99(lateSeconds) }),
     };
     return {
       subject: { images: BURST_IMAGES, bytes: BURST_IMAGES * BURST_BYTES },
-      contestants: [opens, stats],
+      contestants: [opens, stats, waking],
       goals: [
         { contestant: opens.name, of: 'peakBytes', atMost: 250e6 },
         { contestant: stats.name, atMost: 0.005 },

@@ -1,7 +1,8 @@
 /** Threads that destinations work in. */
 
 import { fileURLToPath } from 'node:url';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
+import { startPool } from '../thread-pool.js';
 
 /** A thread without work is ended after so long. */
 const IDLE_THREADS_MS = 30_000;
@@ -11,13 +12,10 @@ export function startThreads<Job, Outcome>(
   file: string,
   threads: { readonly minThreads?: number; readonly maxThreads: number },
 ): Piscina<Job, Outcome> {
-  return new Piscina<Job, Outcome>({
+  return startPool<Job, Outcome>({
     filename: fileURLToPath(new URL(file, import.meta.url)),
     minThreads: 0,
     idleTimeout: IDLE_THREADS_MS,
-    // An idle thread waits in its event loop, where timers and connections are served and where it can be ended.
-    atomics: 'disabled',
-    recordTiming: false,
     ...threads,
   });
 }

@@ -8,9 +8,10 @@ import { stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { messageOf, TmaxError } from '../errors.js';
 import { endThreads } from '../thread-end.js';
+import { startPool } from '../thread-pool.js';
 import { CopyState } from './copy-state.js';
 import type { CopyJob, CopyOutcome } from './copy-thread.js';
 import { placesOf } from './directory-layouts.js';
@@ -150,14 +151,11 @@ export class DirectorySource implements Source {
   }
 
   #startedPool(): Piscina<CopyJob, CopyOutcome> {
-    this.#pool ??= new Piscina<CopyJob, CopyOutcome>({
+    this.#pool ??= startPool<CopyJob, CopyOutcome>({
       filename: fileURLToPath(new URL('./copy-thread.js', import.meta.url)),
       minThreads: 0,
       maxThreads: Math.min(MAX_COPY_THREADS, availableParallelism()),
       idleTimeout: IDLE_THREADS_MS,
-      // An idle thread waits in its event loop, where it can be ended, and not in Atomics.wait.
-      atomics: 'disabled',
-      recordTiming: false,
     });
     return this.#pool;
   }

@@ -10,8 +10,9 @@
 import { setMaxListeners } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { messageOf, TmaxError } from '../errors.js';
+import { startPool } from '../thread-pool.js';
 import type { RetryNote } from './blob-transfer.js';
 import { aborted } from './failure.js';
 import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
@@ -117,14 +118,12 @@ export class FetchThreads {
     clearTimeout(this.#idleTimer);
     if (this.#pool !== undefined) return this.#pool;
     const { threads, onDeath } = this.#options;
-    this.#pool = new Piscina({
+    this.#pool = startPool({
       filename: THREAD_FILE,
       minThreads: threads,
       maxThreads: threads,
       concurrentTasksPerWorker: TRANSFERS_PER_THREAD,
       maxQueue: TRANSFERS_PER_THREAD,
-      // Between transfers a thread must go on serving its connections, not sleep in Atomics.wait.
-      atomics: 'disabled',
       workerData: this.#data,
     });
     this.#pool.on('error', onDeath);

@@ -27,7 +27,7 @@ export interface RemoteSourceSettings extends HttpSettings {
   readonly log: Logger;
   /** Connections that one large blob may take; default `CONNECTIONS_PER_BLOB`. */
   readonly connectionsPerBlob?: number;
-  /** Default: one per core, at most `MAX_FETCH_THREADS`. */
+  /** Default: one for two cores, at most `MAX_FETCH_THREADS`. */
   readonly threads?: number;
   /** How long threads without a transfer are kept; default `IDLE_THREADS_MS`. */
   readonly idleThreadsMs?: number;
@@ -61,7 +61,8 @@ export class RemoteSource implements Source {
   constructor(identity: RemoteIdentity, settings: RemoteSourceSettings, governor: RateGovernor) {
     const { name, locator, secret, isOneStream = false } = identity;
     const { retry = TRANSFER_RETRY } = settings;
-    const { threads = Math.min(MAX_FETCH_THREADS, availableParallelism()), idleThreadsMs: idleMs } = settings;
+    const { threads = Math.min(MAX_FETCH_THREADS, Math.ceil(availableParallelism() / 2)), idleThreadsMs: idleMs } =
+      settings;
     checkConnectionSettings(settings);
     this.name = name;
     this.#secret = secret;

@@ -8,8 +8,9 @@
 
 import { fileURLToPath } from 'node:url';
 import PQueue from 'p-queue';
-import { Piscina } from 'piscina';
+import type { Piscina } from 'piscina';
 import { TmaxError, toTmaxError } from '../errors.js';
+import { startPool } from '../thread-pool.js';
 import { FollowingProof } from './following-proof.js';
 import { fileEndsIn } from './image-file.js';
 import { interrupted } from './pace.js';
@@ -169,16 +170,13 @@ export class Verifier {
   }
 
   #startedPool(): Piscina<VerifyTask, VerifyAnswer> {
-    this.#pool ??= new Piscina<VerifyTask, VerifyAnswer>({
+    this.#pool ??= startPool<VerifyTask, VerifyAnswer>({
       filename: fileURLToPath(new URL('./worker.js', import.meta.url)),
       minThreads: 0,
       maxThreads: this.#threads,
       idleTimeout: IDLE_THREAD_MS,
       closeTimeout: CLOSE_TIMEOUT_MS,
       resourceLimits: { maxOldGenerationSizeMb: THREAD_HEAP_MB },
-      // An idle thread waits in its event loop, where it can be ended, and not in Atomics.wait.
-      atomics: 'disabled',
-      recordTiming: false,
     });
     return this.#pool;
   }
