@@ -171,7 +171,9 @@ test('a copy that is called off ends at once, and touches the partial file no mo
   t.true(left.size > 0n && left.size < BigInt(large.sizeBytes), 'it was ended on its way');
   const other = join(folder, 'other');
   t.is((await source.download(ADDRESS, other, { signal: new AbortController().signal })).sha256, sha256);
-  t.deepEqual(lstatSync(partial, { bigint: true }), left);
+  const after = lstatSync(partial, { bigint: true });
+  // Not its blocks, of which the disk may take some more when it writes what it has in memory.
+  for (const field of ['ino', 'size', 'mtimeNs', 'ctimeNs'] as const) t.is(after[field], left[field]);
 });
 
 test('who calls a copy off right before it makes the partial file is told to wait for that', (t) => {
