@@ -85,7 +85,7 @@ test.serial('an open goes before a running prefetch, which gives way and goes on
   const startedAt = performance.now();
   const opened = await pool.run('cmp', [pool.path('v/t2.sif'), '/dev/null']);
   t.regex(opened.stderr, /EOF on \/dev\/null/);
-  t.true(performance.now() - startedAt < 4000, 'it did not wait for what stalls');
+  t.true(performance.now() - startedAt < 30_000, 'it did not wait for what stalls');
   t.is((await prefetched).exitCode, 0);
   const [, resumed] = pool.hub.requests.about('images/0.sif', 'cdn');
   t.is(resumed?.headers.range, `bytes=${MIB}-${(files[0]?.sizeBytes ?? 0) - 1}`);

@@ -350,7 +350,7 @@ test('an abort ends a transfer at once and leaves a prefix that is resumed', asy
     const startedAt = performance.now();
     controller.abort();
     await hub.requests.waitFor(({ server, state }) => server === 'cdn' && state === 'broken');
-    t.true(performance.now() - startedAt < 1000);
+    t.true(performance.now() - startedAt < 2000);
     t.true((await readFile(partial)).equals(BYTES.subarray(0, 50_000)));
     stall.remove();
     hub.requests.clear();
