@@ -10,7 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Claim, Destination } from '../destinations/destination.js';
 import { messageOf, TmaxError, toTmaxError } from '../errors.js';
 import type { BlobCache } from './blob-cache.js';
-import type { PrefetchFailure, PrefetchProgress, WantedBlob } from './prefetch.js';
+import type { PrefetchOptions, PrefetchProgress, WantedBlob } from './prefetch.js';
 
 /** `readyBlobs` and `readyBytes` are those at the destination. */
 export interface SeedProgress extends PrefetchProgress {
@@ -18,12 +18,8 @@ export interface SeedProgress extends PrefetchProgress {
   readonly writtenBlobs: number;
 }
 
-export interface SeedOptions {
-  /** Blobs at one time. */
-  readonly concurrency: number;
-  readonly signal: AbortSignal;
+export interface SeedOptions extends Omit<PrefetchOptions, 'onProgress'> {
   readonly onProgress: (progress: SeedProgress) => void;
-  readonly onFailure: (failure: PrefetchFailure) => void;
 }
 
 export interface SeedParts {

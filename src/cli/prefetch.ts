@@ -6,7 +6,7 @@ import { commandDaemon } from '../daemon/control-client.js';
 import { TmaxError } from '../errors.js';
 import { chooseMount } from './choose-mount.js';
 import { readTaskList } from './task-list.js';
-import { transferDisplay } from './transfer-display.js';
+import { asCalledOff, transferDisplay } from './transfer-display.js';
 
 const progressShape = v.object({
   blobs: v.number(),
@@ -60,8 +60,6 @@ export async function prefetchCommand(named: string | undefined, options: Prefet
     if (failures > 0) process.exitCode = 1;
   } catch (error) {
     display.close();
-    if (!controller.signal.aborted) throw error;
-    const words = 'ended before all was there; what has arrived stays: run it again to go on';
-    throw new TmaxError('EINTR', words, { cause: error, source: 'cli' });
+    throw asCalledOff(error, controller.signal);
   }
 }

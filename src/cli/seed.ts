@@ -10,7 +10,7 @@ import { type MountWords, readSettings } from '../daemon/settings.js';
 import { parseDestination } from '../daemon/source-choices.js';
 import { TmaxError } from '../errors.js';
 import { readTaskList } from './task-list.js';
-import { transferDisplay } from './transfer-display.js';
+import { asCalledOff, transferDisplay } from './transfer-display.js';
 
 export interface SeedCommandOptions extends Omit<MountWords, 'mountpoint' | 'publish'> {
   readonly to: string;
@@ -55,8 +55,6 @@ export async function seedCommand(options: SeedCommandOptions): Promise<void> {
     if (failures > 0) process.exitCode = 1;
   } catch (error) {
     display.close();
-    if (!controller.signal.aborted) throw error;
-    const words = 'ended before all was there; what has arrived stays: run it again to go on';
-    throw new TmaxError('EINTR', words, { cause: error, source: 'cli' });
+    throw asCalledOff(error, controller.signal);
   }
 }

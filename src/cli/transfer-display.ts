@@ -2,6 +2,7 @@
 
 import { SingleBar } from 'cli-progress';
 import { formatBytes } from '../daemon/amount.js';
+import { TmaxError } from '../errors.js';
 
 interface Progress {
   readonly blobs: number;
@@ -89,4 +90,11 @@ class Rate {
     const seconds = (atMs - this.#first.atMs) / 1000;
     return seconds > 0 ? Math.max(0, Math.round((bytes - this.#first.bytes) / seconds)) : 0;
   }
+}
+
+/** What to throw where a transfer has ended in an error: that, or EINTR with how to go on where its user has called it off. */
+export function asCalledOff(error: unknown, signal: AbortSignal): unknown {
+  if (!signal.aborted) return error;
+  const words = 'ended before all was there; what has arrived stays: run it again to go on';
+  return new TmaxError('EINTR', words, { cause: error, source: 'cli' });
 }

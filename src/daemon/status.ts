@@ -1,6 +1,7 @@
 /** What a daemon says of itself: the document behind `tmaxfs status`, stable, in plain JSON. */
 
 import type { BlobCacheStatistics, FetchInFlight, PinnedUse } from '../blobs/blob-report.js';
+import type { PublishStatistics } from '../blobs/publisher.js';
 import type { QuarantineRecord } from '../blobs/quarantine.js';
 import type { ScrubStatistics } from '../blobs/scrubber.js';
 import type { Catalog } from '../catalog/catalog.js';
@@ -124,20 +125,10 @@ export interface Status {
     }[];
   }[];
   /** Where what was fetched is written to, for other nodes ("dir:/path"), and what has become of it since this daemon started. */
-  readonly publishing: readonly {
-    readonly name: string;
-    readonly published: number;
-    readonly publishedBytes: number;
-    /** Were there already. */
-    readonly present: number;
-    readonly failed: number;
-    /** Not tried: too many were waiting, it was left alone after a failure, or the image was evicted before its turn. */
-    readonly skipped: number;
-    /** Waiting or being written. */
-    readonly queued: number;
+  readonly publishing: readonly (Omit<PublishStatistics, 'failure'> & {
     /** The last failure, until one succeeds. */
-    readonly failure: { readonly at: string; readonly errno: string; readonly message: string } | null;
-  }[];
+    readonly failure: NonNullable<PublishStatistics['failure']> | null;
+  })[];
   /** The search for bit rot, since this daemon started; null where it is off. */
   readonly scrub: {
     readonly periodSeconds: number;

@@ -28,7 +28,7 @@ export const MAX_PUT_THREADS = 2;
 const WATCH_INTERVAL_MS = 100;
 /** How long giving back what is held may take at the end; what is left then is taken for that of a dead node. */
 const CLOSE_TIMEOUT_MS = 2_000;
-/** What makes a folder a cache of tmaxfs, which has a limit and owners of its own; see blobs/blob-store.ts. */
+/** What makes a folder a cache of tmaxfs, which has a limit and owners of its own; see blobs/cache-folder.ts. */
 const CACHE_TAG = 'CACHEDIR.TAG';
 
 export class DirectoryDestination implements Destination {
