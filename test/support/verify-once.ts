@@ -3,11 +3,12 @@
  * memory. Without a number of threads it is proven in the main thread.
  */
 
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import * as v from 'valibot';
 import { VERIFY_LEVELS } from '../../src/verify/verdict.js';
 import { Verifier } from '../../src/verify/verifier.js';
 import { verifyImage } from '../../src/verify/verify.js';
+import { peakMemoryBytes } from './peak-memory.js';
 
 const [path, level, threads] = v.parse(
   v.tuple([v.string(), v.picklist(VERIFY_LEVELS), v.optional(v.pipe(v.string(), v.transform(Number)))]),
@@ -17,9 +18,7 @@ const expectation = { sizeBytes: statSync(path).size, sha256: '', computedSha256
 const started = performance.now();
 const { outcome } = await prove();
 const elapsedMs = Math.round(performance.now() - started);
-// Not getrusage: its maximum counts what the parent had in memory when it forked.
-const peakKilobytes = Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
-process.stdout.write(JSON.stringify({ outcome, elapsedMs, peakBytes: peakKilobytes * 1024 }));
+process.stdout.write(JSON.stringify({ outcome, elapsedMs, peakBytes: peakMemoryBytes() }));
 
 async function prove() {
   if (threads === undefined) return await verifyImage(path, expectation, level);
