@@ -9,9 +9,10 @@ test('a timer longer than one of Node’s can be is made of several, and calls b
       calls += 1;
       resolve();
     };
-    startLongTimer(callback, 55, { maxTimerMs: 10 });
+    startLongTimer(callback, 100, { maxTimerMs: 40 });
   });
-  t.true(performance.now() - startedAt >= 54);
+  // Each of the three timers may be a millisecond early; without the last one it would be 80.
+  t.true(performance.now() - startedAt >= 95);
   t.is(calls, 1);
 });
 

@@ -18,8 +18,9 @@ interface Thread {
 
 /** The main thread first. Those that end meanwhile are left out. */
 function threadsOf(pid: number): Thread[] {
-  const tids = readdirSync(`/proc/${pid}/task`).map(Number);
-  return tids.sort((a, b) => a - b).flatMap((tid) => threadAt(`/proc/${pid}/task/${tid}`));
+  // Not by their numbers, which begin anew at the kernel's largest.
+  const others = readdirSync(`/proc/${pid}/task`).filter((tid) => tid !== String(pid));
+  return [String(pid), ...others].flatMap((tid) => threadAt(`/proc/${pid}/task/${tid}`));
 }
 
 function threadAt(folder: string): Thread[] {

@@ -161,7 +161,8 @@ test('who goes away ends what only he wanted, and leaves what an open has joined
   const { cache, source, open, fetchAll } = await setUp(t);
   source.hold();
   const controller = new AbortController();
-  const begun = source.asked('b');
+  // Which of them asks first is the disk's affair.
+  const begun = Promise.all([source.asked('a'), source.asked('b')]);
   const prefetched = t.throwsAsync(fetchAll([A, B, C], { signal: controller.signal }), { instanceOf: TmaxError });
   await begun;
   const joined = open(A);
@@ -169,7 +170,8 @@ test('who goes away ends what only he wanted, and leaves what an open has joined
   t.is((await prefetched)?.errno, 'EINTR');
   source.release();
   (await joined).release();
-  t.deepEqual(source.log, ['a', 'b', 'b called off']);
+  t.deepEqual(source.log.slice(0, 2).sort(), ['a', 'b']);
+  t.deepEqual(source.log.slice(2), ['b called off']);
   t.is(cache.state(C.sha256).state, 'absent');
   t.deepEqual(cache.statistics().lastFailures, []);
 });
@@ -260,8 +262,8 @@ test('progress tells what has arrived of those under way', async (t) => {
   const { source, fetchAll } = await setUp(t);
   source.hold();
   const first = new Promise((resolve) => {
-    const fetched = fetchAll([A, B, C], { onProgress: resolve });
-    void fetched.then(() => undefined);
+    const onProgress: PrefetchOptions['onProgress'] = (progress) => progress.readyBytes > SIZE / 2 && resolve(progress);
+    void fetchAll([A, B, C], { onProgress });
   });
   t.deepEqual(await first, { blobs: 3, readyBlobs: 0, failedBlobs: 0, bytes: 3 * SIZE, readyBytes: SIZE });
   source.release();

@@ -149,8 +149,9 @@ test('a read-only directory is told as such', async (t) => {
 
 test('a disk that does not answer is given up, refused while it hangs, and used again once it answers', async (t) => {
   const { path } = await ext4Disk(t, 64 * MIB);
+  // By a patient one: on a busy machine a thread may take a second to start.
+  await put(t, destinationOn(t, path), blobOf('first'));
   const destination = destinationOn(t, path, { idleTimeoutMs: 1000 });
-  await put(t, destination, blobOf('first'));
   await execa('fsfreeze', ['--freeze', path]);
   t.teardown(() => execa('fsfreeze', ['--unfreeze', path], { reject: false }));
   const silent = await refusalOf(t, () => put(t, destination, BLOB));

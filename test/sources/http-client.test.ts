@@ -43,7 +43,7 @@ async function bench(
 const failure = (t: ExecutionContext, promise: Promise<unknown>) => t.throwsAsync(promise, { instanceOf: TmaxError });
 
 test('a stall is noticed after the receiver has held the flow back', async (t) => {
-  const { get } = await bench(t, (_, response) => void response.writeHead(200).write(PIECE), { idleTimeoutMs: 100 });
+  const { get } = await bench(t, (_, response) => void response.writeHead(200).write(PIECE), { idleTimeoutMs: 500 });
   let held = false;
   const onReply = () => async () => {
     held = true;
@@ -54,11 +54,11 @@ test('a stall is noticed after the receiver has held the flow back', async (t) =
 });
 
 test('a receiver may take longer than a server: what it holds back is no stall', async (t) => {
-  const { get } = await bench(t, (_, response) => void response.writeHead(200).end(PIECE), { idleTimeoutMs: 50 });
+  const { get } = await bench(t, (_, response) => void response.writeHead(200).end(PIECE), { idleTimeoutMs: 500 });
   let taken = 0;
   const onReply = () => (chunk: Buffer) => {
     taken += chunk.length;
-    return new Promise<void>((resolve) => setTimeout(resolve, 150));
+    return new Promise<void>((resolve) => setTimeout(resolve, 1000));
   };
   t.is((await get({ onReply })).status, 200);
   t.is(taken, PIECE.length);

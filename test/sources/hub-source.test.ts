@@ -1,4 +1,5 @@
-import { readdir, readFile, stat, watch } from 'node:fs/promises';
+import { readdirSync } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import type { FakeHub } from '../../src/demo/fake-hub.js';
@@ -9,6 +10,7 @@ import { HubSource, type HubSourceSettings } from '../../src/sources/hub-source.
 import { RateGovernor } from '../../src/sources/rate-governor.js';
 import type { Download, DownloadOptions } from '../../src/sources/source.js';
 import { hubSettings, QUICK_RETRY, REPOSITORY, recordingLog, startHub } from '../support/hub.js';
+import { eventually } from '../support/mount-client.js';
 import { temporaryFolder } from '../support/temporary.js';
 import { addressOf, imageOf, patternBytes } from '../support/transfers.js';
 
@@ -165,7 +167,7 @@ test('a pause that one client was asked for holds for the transfers of every thr
     }),
   );
   // The partial file is made before the Hub is asked: when both are there, both transfers have come to the pause.
-  for await (const _ of watch(folder)) if ((await readdir(folder)).length === FILES.length) break;
+  await eventually('both have come to it', () => readdirSync(folder).length === FILES.length || undefined);
   t.is(hub.requests.all.length, 0);
   controller.abort();
   t.deepEqual(
