@@ -6,15 +6,15 @@
  * fails by itself (no answer, refused, the same nonsense again and again) is not asked twice.
  *
  * The last in the order is asked with all patience. Those before it are to be brief, and are passed over while they are left alone
- * (`SourceHealth`), so that an engine that is dead costs an open little. Where the last is none that perseveres (a directory), the
+ * (`SourceHealth`), or tried by one fetch alone, so that an engine that is dead costs opens little. Where the last is none that perseveres (a directory), the
  * last that does is asked once more, with patience, before the open fails.
  */
 
 import type { Logger } from 'pino';
 import { TmaxError, toTmaxError } from '../errors.js';
 import { AbsentBlob } from '../sources/failure.js';
+import type { Patience } from '../sources/patience.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../sources/source.js';
-import type { SourceHealth } from '../sources/source-health.js';
 import type { Finding, VerifyLevel } from '../verify/verdict.js';
 import type { LockedPartial } from './partial-files.js';
 import type { Quarantine, RefusalLevel } from './quarantine.js';
@@ -71,17 +71,16 @@ export async function downloadProven(
   for (let round = 1; round <= MAX_ROUNDS && sources.length > 0; round += 1) {
     const again: Source[] = [];
     for (const [index, source] of sources.entries()) {
-      const isBrief = round === 1 && index < sources.length - 1;
-      const mayBeAskedAgain = isBrief && source === perseverer;
-      if (isBrief && source.health?.admits() === false) {
-        failures.set(source, leftAlone(source, source.health));
+      const mayBeSkipped = round === 1 && index < sources.length - 1;
+      const mayBeAskedAgain = mayBeSkipped && source === perseverer;
+      const patience = mayBeSkipped ? source.health.admits() : 'patient';
+      if (patience === undefined) {
+        failures.set(source, leftAlone(source));
         if (mayBeAskedAgain) again.push(source);
         continue;
       }
       watch.onSource(source.name);
-      const proof = environment.prover.follow(partial.path, address, environment.level, { signal: watch.signal });
-      const answer = await askFollowed(source, partial, address, watch, isBrief, proof);
-      noteHealth(source, answer, isBrief, environment.log);
+      const { answer, proof } = await askFollowed(environment, source, patience, partial, address, watch);
       if (answer.kind === 'right') return { source, download: answer.download, proof };
       if (answer.kind === 'failed') {
         // The disk of the cache is full whoever is asked.
@@ -109,15 +108,13 @@ export async function downloadProven(
 }
 
 /** What becomes of a source's health by its answer, told to the log where that changes how it is treated. */
-function noteHealth(source: Source, answer: Answer, mayBeLeftAlone: boolean, log: Logger): void {
-  const { health, name } = source;
-  if (health === undefined) return;
+function noteHealth({ health, name }: Source, answer: Answer, patience: Patience, log: Logger): void {
   const wasLeftAlone = health.report().isLeftAlone;
   if (answer.kind === 'wrong') {
-    if (answer.isItsFault) health.lied(answer.refusal.finding.message, mayBeLeftAlone);
+    if (answer.isItsFault) health.lied(answer.refusal.finding.message, patience);
   } else if (answer.kind === 'right') health.brought();
   else if (!isSilence(answer.error)) health.refused();
-  else health.failed(answer.error.message, mayBeLeftAlone);
+  else health.failed(answer.error.message, patience);
   const { isLeftAlone, leftAloneMs, lastFailure } = health.report();
   if (isLeftAlone && !wasLeftAlone) {
     const seconds = Math.ceil(leftAloneMs / 1000);
@@ -133,10 +130,13 @@ function isSilence(error: TmaxError): boolean {
   return error.errno === 'EHOSTUNREACH' && !(error instanceof AbsentBlob);
 }
 
-function leftAlone({ name }: Source, health: SourceHealth): TmaxError {
+function leftAlone({ name, health }: Source): TmaxError {
   const { leftAloneMs, failuresInARow, lastFailure } = health.report();
-  const seconds = Math.ceil(leftAloneMs / 1000);
-  const message = `${name} is left alone for ${seconds} s more after ${failuresInARow} failures, the last: ${lastFailure?.message}`;
+  const isTried = leftAloneMs === 0;
+  const what = isTried
+    ? 'is being tried by another fetch'
+    : `is left alone for ${Math.ceil(leftAloneMs / 1000)} s more`;
+  const message = `${name} ${what} after ${failuresInARow} failures, the last: ${lastFailure?.message}`;
   return new TmaxError('EHOSTUNREACH', message, { source: name });
 }
 
@@ -149,20 +149,21 @@ function noneHasIt(failures: readonly TmaxError[]): TmaxError | undefined {
   return new TmaxError(errno, words, { cause: told, level, source });
 }
 
-/** The proof goes on only where the bytes are right. */
+/** One source's answer, held for or against it. The proof goes on only where the bytes are right. */
 async function askFollowed(
+  { prover, level, log }: DownloadEnvironment,
   source: Source,
+  patience: Patience,
   partial: LockedPartial,
   address: BlobAddress,
   { signal, onProgress, onRetry }: DownloadWatch,
-  isBrief: boolean,
-  proof: Following,
-): Promise<Answer> {
+): Promise<{ readonly answer: Answer; readonly proof: Following }> {
+  const proof = prover.follow(partial.path, address, level, { signal });
   let isRight = false;
   try {
     const answer = await ask(source, partial, address, {
       signal,
-      isBrief,
+      patience,
       onRetry,
       onTail: (bytes) => proof.tail(bytes),
       onProgress: (receivedBytes) => {
@@ -170,9 +171,11 @@ async function askFollowed(
         proof.written(receivedBytes);
       },
     });
+    noteHealth(source, answer, patience, log);
     isRight = answer.kind === 'right';
-    return answer;
+    return { answer, proof };
   } finally {
+    if (patience === 'trial') source.health.trialEnds();
     if (!isRight) proof.abandon();
   }
 }

@@ -6,7 +6,7 @@ import { HubSource } from '../sources/hub-source.js';
 import { RateGovernor, type RequestState } from '../sources/rate-governor.js';
 import { type RemoteIdentity, RemoteSource, type RemoteSourceSettings } from '../sources/remote-source.js';
 import type { Source } from '../sources/source.js';
-import { type HealthReport, SourceHealth } from '../sources/source-health.js';
+import type { HealthReport } from '../sources/source-health.js';
 import { hubSettings, remoteSettings } from './hub-settings.js';
 import { registrySecret } from './registry-secret.js';
 import type { Settings } from './settings.js';
@@ -26,8 +26,7 @@ export interface SourceState {
 }
 
 export function stateOf({ source, requests }: OpenedSource): SourceState {
-  const health = source.health ?? new SourceHealth();
-  return { name: source.name, requests: requests(), health: health.report() };
+  return { name: source.name, requests: requests(), health: source.health.report() };
 }
 
 /**

@@ -5,27 +5,17 @@
 
 import type { MessagePort } from 'node:worker_threads';
 import type { RetryNote } from './blob-transfer.js';
-import type { HttpSettings } from './http-client.js';
-import type { RetrySettings } from './limits.js';
 import type { LocatorSettings } from './locator.js';
+import type { Patience, PatienceSettings } from './patience.js';
 import type { PlainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
-
-/** How long what is waited for. */
-export interface Patience {
-  readonly http: HttpSettings;
-  readonly retry: RetrySettings;
-  readonly raceAfterMs: number;
-}
 
 /** What a thread is started with. */
 export interface FetchThreadData {
   /** Of the source, for its errors. */
   readonly name: string;
   readonly locator: LocatorSettings;
-  /** Where nobody else can be asked, and where somebody can. */
-  readonly patient: Patience;
-  readonly brief: Patience;
+  readonly patience: Readonly<Record<Patience, PatienceSettings>>;
   /** Of the `RateGovernor`: a pause in one thread is a pause in all. */
   readonly governorMemory: SharedArrayBuffer;
 }
@@ -35,7 +25,7 @@ export interface FetchJob {
   readonly partialPath: string;
   /** Requests for bytes at one time. */
   readonly connections: number;
-  readonly isBrief: boolean;
+  readonly patience: Patience;
   /** Whether the last bytes are to come first. */
   readonly wantsTail: boolean;
   readonly port: MessagePort;

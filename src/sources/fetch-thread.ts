@@ -8,10 +8,11 @@
 import { type MessagePort, workerData } from 'node:worker_threads';
 import { workBehind } from '../scheduling.js';
 import { transferBlob } from './blob-transfer.js';
-import type { FetchJob, FetchOutcome, FetchThreadData, Patience, ToMain, ToThread } from './fetch-protocol.js';
+import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
 import { HttpClient } from './http-client.js';
 import { PROGRESS_INTERVAL_MS } from './limits.js';
 import { createLocator, type Locator } from './locator.js';
+import type { PatienceSettings } from './patience.js';
 import { fromPlainError, plainError } from './plain-error.js';
 import { RateGovernor } from './rate-governor.js';
 import { SpentBuffers } from './spent-buffers.js';
@@ -19,7 +20,7 @@ import { SpentBuffers } from './spent-buffers.js';
 workBehind();
 const data: FetchThreadData = workerData;
 const governor = new RateGovernor(data.governorMemory);
-const locators = new Map<Patience, Locator>();
+const locators = new Map<PatienceSettings, Locator>();
 const spentBuffers = new SpentBuffers();
 
 /** One transfer, from its job to its outcome. Never rejects. */
@@ -27,17 +28,17 @@ export default async function fetchBlob({
   blob,
   partialPath,
   connections,
-  isBrief,
+  patience,
   wantsTail,
   port,
 }: FetchJob): Promise<FetchOutcome> {
   const link = new MainThread(port);
-  const patience = isBrief ? data.brief : data.patient;
-  const { retry, raceAfterMs } = patience;
+  const settings = data.patience[patience];
+  const { retry, raceAfterMs } = settings;
   let writtenBytes: number | undefined;
   try {
     const download = await transferBlob(blob, partialPath, {
-      location: locatorFor(patience).locate(blob, () => link.secret()),
+      location: locatorFor(settings).locate(blob, () => link.secret()),
       retry,
       connections,
       raceAfterMs,
@@ -58,12 +59,12 @@ export default async function fetchBlob({
   }
 }
 
-/** Connections have their deadlines for good: those of patient and of brief transfers are apart, and made when first needed. */
-function locatorFor(patience: Patience): Locator {
-  const { http, retry } = patience;
+/** Connections have their deadlines for good: those of transfers with another patience are apart, and made when first needed. */
+function locatorFor(settings: PatienceSettings): Locator {
+  const { http, retry } = settings;
   const tools = () => ({ client: new HttpClient(http), governor, maxPauseMs: retry.maxPauseMs });
-  const locator = locators.get(patience) ?? createLocator(data.locator, tools());
-  locators.set(patience, locator);
+  const locator = locators.get(settings) ?? createLocator(data.locator, tools());
+  locators.set(settings, locator);
   return locator;
 }
 

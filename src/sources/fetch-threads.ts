@@ -17,14 +17,14 @@ import type { RetryNote } from './blob-transfer.js';
 import { aborted } from './failure.js';
 import type { FetchJob, FetchOutcome, FetchThreadData, ToMain, ToThread } from './fetch-protocol.js';
 import { IDLE_THREADS_MS } from './limits.js';
+import type { Patience } from './patience.js';
 import { fromPlainError, plainError } from './plain-error.js';
 import type { BlobAddress, Download } from './source.js';
 
 export interface FetchHooks {
   /** Requests for bytes at one time. */
   readonly connections: number;
-  /** Another source can be asked. */
-  readonly isBrief: boolean;
+  readonly patience: Patience;
   readonly signal: AbortSignal;
   readonly secret: () => Promise<string | undefined>;
   readonly onProgress: ((receivedBytes: number) => void) | undefined;
@@ -73,9 +73,9 @@ export class FetchThreads {
     const onAbort = (): void => post({ type: 'abort' });
     signal.addEventListener('abort', onAbort, { once: true });
     port.on('message', (message: ToMain) => receive(message, hooks, port, this.#data.name));
-    const { connections, isBrief } = hooks;
+    const { connections, patience } = hooks;
     const task = this.#startedPool().run(
-      { blob, partialPath, connections, isBrief, wantsTail: hooks.onTail !== undefined, port: threadPort },
+      { blob, partialPath, connections, patience, wantsTail: hooks.onTail !== undefined, port: threadPort },
       { transferList: [threadPort] },
     );
     const ended = task.finally(() => {

@@ -3,22 +3,18 @@
 import { availableParallelism } from 'node:os';
 import type { Logger } from 'pino';
 import { checkConnectionSettings } from './dispatchers.js';
-import type { Patience } from './fetch-protocol.js';
 import { FetchThreads } from './fetch-threads.js';
 import type { HttpSettings } from './http-client.js';
 import {
-  BRIEF_CONNECT_MS,
-  BRIEF_HEADERS_MS,
-  BRIEF_IDLE_MS,
   BRIEF_RETRY,
   CONNECTIONS_PER_BLOB,
   MAX_CONNECTIONS_IN_ALL,
   MAX_FETCH_THREADS,
-  RACE_AFTER_IDLE_SHARE,
   type RetrySettings,
   TRANSFER_RETRY,
 } from './limits.js';
 import type { LocatorSettings } from './locator.js';
+import { settingsByPatience } from './patience.js';
 import type { RateGovernor } from './rate-governor.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from './source.js';
 import { SourceHealth } from './source-health.js';
@@ -72,8 +68,7 @@ export class RemoteSource implements Source {
     const data = {
       name,
       locator,
-      patient: { http, retry, raceAfterMs: http.idleTimeoutMs * RACE_AFTER_IDLE_SHARE },
-      brief: briefly(http, settings.briefRetry ?? BRIEF_RETRY),
+      patience: settingsByPatience(http, retry, settings.briefRetry ?? BRIEF_RETRY),
       governorMemory: governor.memory,
     };
     const onDeath = (error: unknown) =>
@@ -93,7 +88,7 @@ export class RemoteSource implements Source {
     try {
       return await this.#threads.run(blob, partialPath, {
         connections: this.#connections(),
-        isBrief: options.isBrief ?? false,
+        patience: options.patience ?? 'patient',
         signal: options.signal,
         secret: this.#secret,
         onProgress: options.onProgress,
@@ -126,18 +121,4 @@ export function httpSettings(settings: RemoteSourceSettings): HttpSettings {
   const { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs } = settings;
   const deadlines = { connectTimeoutMs, headersTimeoutMs, idleTimeoutMs, minBytesPerSecond, speedWindowMs };
   return { ...deadlines, userAgent, proxy, forwardProxy, caFile };
-}
-
-function briefly(http: HttpSettings, retry: RetrySettings): Patience {
-  const idleTimeoutMs = Math.min(http.idleTimeoutMs, BRIEF_IDLE_MS);
-  return {
-    http: {
-      ...http,
-      idleTimeoutMs,
-      connectTimeoutMs: Math.min(http.connectTimeoutMs, BRIEF_CONNECT_MS),
-      headersTimeoutMs: Math.min(http.headersTimeoutMs, BRIEF_HEADERS_MS),
-    },
-    retry,
-    raceAfterMs: idleTimeoutMs * RACE_AFTER_IDLE_SHARE,
-  };
 }

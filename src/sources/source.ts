@@ -4,6 +4,7 @@
  * A source moves bytes and survives the transport's faults; it is never trusted. What it brought is judged by `verify`.
  */
 
+import type { Patience } from './patience.js';
 import type { SourceHealth } from './source-health.js';
 
 /** One image of a repository at one commit, as the listing states it. */
@@ -22,8 +23,8 @@ export interface BlobAddress {
 export interface DownloadOptions {
   /** Ends the download; what is on disk by then stays for a resume. */
   readonly signal: AbortSignal;
-  /** Another source can be asked: one that does not answer soon is to give up. */
-  readonly isBrief?: boolean;
+  /** Default: patient. */
+  readonly patience?: Patience;
   /** Called as bytes arrive, with all that is on disk so far (resumed bytes included). */
   readonly onProgress?: ((receivedBytes: number) => void) | undefined;
   /**
@@ -49,9 +50,9 @@ export interface Download {
 export interface Source {
   /** As it stands in logs, `status`, metrics and quarantine records: "hub", "dir:/path", "https://host/{path}". No secret. */
   readonly name: string;
-  /** Undefined where nobody keeps count. */
-  readonly health?: SourceHealth | undefined;
-  /** Whether it goes on trying for minutes where nothing comes, unless it is to be brief. */
+  /** Kept by who asks it. */
+  readonly health: SourceHealth;
+  /** Whether it goes on trying for minutes where nothing comes, where it is asked with patience. */
   readonly perseveres?: boolean;
   /**
    * Brings the blob into the file at `partialPath`, created (mode 0600) if absent, resumed if it holds a prefix.

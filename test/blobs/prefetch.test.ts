@@ -9,6 +9,7 @@ import { BlobStore } from '../../src/blobs/blob-store.js';
 import { type PrefetchFailure, type PrefetchOptions, prefetch } from '../../src/blobs/prefetch.js';
 import { TmaxError } from '../../src/errors.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
+import { SourceHealth } from '../../src/sources/source-health.js';
 import { provingAfterwards } from '../support/proving-afterwards.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -23,6 +24,7 @@ function addressOf(name: string, sizeBytes = SIZE): BlobAddress {
 /** Writes one half of each blob at once, and the other when the test lets it. */
 class SlowSource extends EventEmitter implements Source {
   readonly name = 'slow';
+  readonly health = new SourceHealth();
   /** What was asked for, in order; a call that was aborted is marked. */
   readonly log: string[] = [];
   failing = new Set<string>();

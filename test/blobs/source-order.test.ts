@@ -114,19 +114,23 @@ test('only the last source is asked with patience; one that perseveres gets its 
   const [first, hub, folder] = [new TestSource('first'), new TestSource('hub'), new TestSource('folder')];
   for (const one of [first, hub]) one.perseveres = true;
   hub.health = new SourceHealth();
-  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) hub.health.failed('no answer', true);
+  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) hub.health.failed('no answer', 'brief');
   first.failure = new TmaxError('EHOSTUNREACH', 'no answer');
   folder.failure = new AbsentBlob('not in folder');
   hub.contents.set(blob.address.sha256, blob.content);
   const { open } = await setUp(t, { sources: [first, hub, folder] });
   t.true(holds(await open(blob), blob));
-  t.deepEqual([first.brief, folder.brief, hub.brief], [[true], [false], [false]], 'the hub was left alone at first');
+  t.deepEqual(
+    [first.patience, folder.patience, hub.patience],
+    [['brief'], ['patient'], ['patient']],
+    'the hub was left alone at first',
+  );
 });
 
 test('the words of an open that fails name a source that was left alone, and its last failure', async (t) => {
   const [engine, last] = [new TestSource('engine'), new TestSource('last')];
   engine.health = new SourceHealth(() => 0);
-  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) engine.health.failed('it hangs', true);
+  for (let failures = 0; failures < FAILURES_TO_LEAVE_ALONE; failures += 1) engine.health.failed('it hangs', 'brief');
   last.failure = new TmaxError('EHOSTUNREACH', 'no answer');
   const { open } = await setUp(t, { sources: [engine, last] });
   const error = await t.throwsAsync(open(blobOf('a')), { instanceOf: TmaxError });

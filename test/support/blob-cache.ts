@@ -8,8 +8,9 @@ import type { ExecutionContext } from 'ava';
 import { BlobCache, type BlobCacheOptions, type Lease } from '../../src/blobs/blob-cache.js';
 import { BlobStore } from '../../src/blobs/blob-store.js';
 import { TmaxError } from '../../src/errors.js';
+import type { Patience } from '../../src/sources/patience.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
-import type { SourceHealth } from '../../src/sources/source-health.js';
+import { SourceHealth } from '../../src/sources/source-health.js';
 import { flipBit } from './bit-rot.js';
 import { recordingLog } from './hub.js';
 import { provingAfterwards } from './proving-afterwards.js';
@@ -33,10 +34,10 @@ export class TestSource extends EventEmitter implements Source {
   readonly contents = new Map<string, Buffer>();
   readonly downloads: string[] = [];
   failure: TmaxError | undefined;
-  health: SourceHealth | undefined;
+  health = new SourceHealth();
   perseveres = false;
   /** How each download was asked for. */
-  readonly brief: boolean[] = [];
+  readonly patience: (Patience | undefined)[] = [];
   /** Awaited before the bytes are written. */
   gate: Promise<void> = Promise.resolve();
 
@@ -46,7 +47,7 @@ export class TestSource extends EventEmitter implements Source {
 
   async download(address: BlobAddress, partialPath: string, options: DownloadOptions): Promise<Download> {
     this.downloads.push(address.path);
-    this.brief.push(options.isBrief ?? false);
+    this.patience.push(options.patience);
     this.emit('download', address.path);
     const aborted = new Promise<never>((_resolve, reject) => {
       const abort = () => reject(new TmaxError('EINTR', 'aborted'));

@@ -6,9 +6,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TmaxError } from '../../src/errors.js';
 import { PartialFile } from '../../src/sources/partial-file.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
+import { SourceHealth } from '../../src/sources/source-health.js';
 
 export class FolderSource implements Source {
   readonly name = 'folder';
+  readonly health = new SourceHealth();
   readonly #folder: string;
   readonly #options: FolderSourceOptions;
 

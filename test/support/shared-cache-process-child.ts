@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Lease } from '../../src/blobs/blob-cache.js';
 import { TmaxError } from '../../src/errors.js';
 import type { BlobAddress, Download, DownloadOptions, Source } from '../../src/sources/source.js';
+import { SourceHealth } from '../../src/sources/source-health.js';
 import { blobOf, setUp } from './blob-cache.js';
 import type { Answer, CacheProcessOptions, Order } from './shared-cache-process.js';
 
@@ -14,6 +15,7 @@ const PIECES = 8;
 /** Brings what it is asked for piece by piece, and can be held half-way. */
 class PieceSource implements Source {
   readonly name = 'pieces';
+  readonly health = new SourceHealth();
   readonly contents = new Map<string, Buffer>();
   gate: Promise<void> | undefined;
 
