@@ -11,6 +11,7 @@ import { offline, proxies, variables } from '../../src/doctor/checks/proxy.js';
 import { token } from '../../src/doctor/checks/token.js';
 import type { Remark } from '../../src/doctor/finding.js';
 import { machine } from '../support/machine.js';
+import { freePort } from '../support/nginx.js';
 import { smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
@@ -40,13 +41,6 @@ async function listen(t: ExecutionContext): Promise<{ readonly server: Server; r
   return { server, port: typeof address === 'object' && address !== null ? address.port : 0 };
 }
 
-async function deadPort(t: ExecutionContext): Promise<number> {
-  const { server, port } = await listen(t);
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 const errors = (remarks: readonly Remark[]) => remarks.filter(({ level }) => level === 'error');
 const words = (remarks: readonly Remark[]) => remarks.map(({ level, what }) => `${level}: ${what}`).join('\n');
 
@@ -63,7 +57,7 @@ test('a Hub that serves everything is sound, down to the storage, and nothing is
 });
 
 test('a Hub that is not there is an error, and so is one that never answers, within its deadline', async (t) => {
-  const endpoint = `http://127.0.0.1:${await deadPort(t)}`;
+  const endpoint = `http://127.0.0.1:${await freePort()}`;
   const [absent] = await hub(machine(t, { environment: { HF_ENDPOINT: endpoint } }), signal);
   t.is(absent?.level, 'error');
   t.regex(absent?.what ?? '', /ECONNREFUSED/);
@@ -185,7 +179,7 @@ test('a token is found in its place, taken or refused, and never shown', async (
 });
 
 test('a proxy that leads nowhere is an error where it is used, a note where it is not, and shows no password', async (t) => {
-  const dead = `http://user:pass-word@127.0.0.1:${await deadPort(t)}`;
+  const dead = `http://user:pass-word@127.0.0.1:${await freePort()}`;
   const used = machine(t, { environment: { HF_ENDPOINT: 'http://hub.example', http_proxy: dead } });
   const [remark] = await proxies(used);
   t.is(remark?.level, 'error');

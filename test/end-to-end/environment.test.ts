@@ -1,24 +1,13 @@
-import { once } from 'node:events';
 import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import test from 'ava';
 import { MountedPool, type MountedPoolOptions, POOL_NAME } from '../support/mounted-pool.js';
+import { freePort } from '../support/nginx.js';
 import { smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const OLD_TOKEN = 'hf_theOldSecretToken';
 const NEW_TOKEN = 'hf_theNewSecretToken';
-
-/** A port of this machine where nothing listens. */
-async function deadPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 test.serial('offline serves what is cached; the rest fails at once with EHOSTUNREACH and says "offline"', async (t) => {
   for (const offline of [
@@ -49,7 +38,7 @@ test.serial('offline serves what is cached; the rest fails at once with EHOSTUNR
 
 test.serial('a proxy variable that leads nowhere is the first thing that is said', async (t) => {
   const { files, tasks } = smallPool(1);
-  const proxy = `http://user:pass-word@127.0.0.1:${await deadPort()}`;
+  const proxy = `http://user:pass-word@127.0.0.1:${await freePort()}`;
   const pool = await MountedPool.prepare(t, { files, tasks, env: { HTTP_PROXY: proxy } });
   const { exitCode, stderr } = await pool.tryMount();
   t.is(exitCode, 1);

@@ -45,7 +45,7 @@ test.serial(
     await pool.mount();
     await areRight(t, pool);
 
-    const requests = nginx.log();
+    const requests = await nginx.log();
     t.true(requests.every(({ method }) => method === 'GET'));
     for (const { path, sizeBytes } of files) {
       t.is(
@@ -83,7 +83,7 @@ test.serial('through nginx as proxy of HTTP: everything goes that way, but what 
     await pool.mount();
     await areRight(t, pool);
     const storage = (uri: string) => uri.startsWith('/repos/');
-    const seen = nginx.log();
+    const seen = await nginx.log();
     const served = pool.hub.requests.all;
     t.is(seen.filter(({ uri }) => !storage(uri)).length, served.filter(({ server }) => server === 'hub').length);
     t.is(seen.filter(({ uri }) => storage(uri)).length, noProxy === '' ? files.length : 0);

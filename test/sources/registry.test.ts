@@ -166,10 +166,10 @@ test('where the registry sends on to a store, that is asked without what the reg
   const { download, content } = client(t, place, loggedIn(t, { ...server, port: Number(port) }));
   t.is((await download(BLOB)).sha256, BLOB.address.sha256);
   t.true(content().equals(BLOB.content));
-  const stored = nginx.log().filter((request) => request.server === '127.0.0.2');
+  const stored = (await nginx.log()).filter((request) => request.server === '127.0.0.2');
   t.true(stored.length > 1);
   for (const { authorization } of stored) t.is(authorization, '-');
-  const own = nginx.log().filter(({ uri }) => uri.includes('/blobs/sha256:'));
+  const own = (await nginx.log()).filter(({ uri }) => uri.includes('/blobs/sha256:'));
   t.true(own.length > 0 && own.every(({ authorization }) => authorization.startsWith('Basic ')));
 });
 
