@@ -64,7 +64,7 @@ test.serial(
     t.like(coverage.variants[0], { variant: 'images', tasks: 3, readyBlobs: 2 });
     t.is((await pool.tmaxfs(['prefetch', pool.mountpoint, '--variant', 'images'])).exitCode, 0);
     t.is((await coverageOf(pool)).variants[0]?.readyBlobs, 3);
-    t.true(pool.log().some(({ msg }) => /catalog \(manifest\) of org\/manifest/.test(String(msg))));
+    t.truthy(await pool.logged(({ msg }) => /catalog \(manifest\) of org\/manifest/.test(String(msg))));
     t.is((await pool.status()).pools[0]?.catalog, 'manifest');
   },
 );

@@ -52,7 +52,7 @@ test.serial('without any network, images come out of a directory, proven like an
   );
   t.like(status.quarantine[0], { cause: 'transfer', code: 'sha256-mismatch', source: `dir:${folder}` });
   t.is(pool.hub.requests.all.length, 0);
-  t.true(pool.log().some(({ source, task }) => source === `dir:${hubCache}` && task === 't3'));
+  t.truthy(await pool.logged(({ source, task }) => source === `dir:${hubCache}` && task === 't3'));
 });
 
 test.serial('an image that no directory has is unreachable offline, and the words name what was asked', async (t) => {
@@ -80,7 +80,7 @@ test.serial('sources are asked in their order: the Hub for what a directory does
   }
   const fetched = pool.hub.requests.filter(({ server }) => server === 'cdn').map(({ file }) => file);
   t.deepEqual([...new Set(fetched)].sort(), ['images/1.sif', 'images/2.sif']);
-  t.true(pool.log().some(({ code, source }) => code === 'sha256-mismatch' && source === `dir:${folder}`));
+  t.truthy(await pool.logged(({ code, source }) => code === 'sha256-mismatch' && source === `dir:${folder}`));
   t.regex((await pool.tmaxfs(['status', pool.mountpoint])).stdout, new RegExp(`; from dir:${folder}, hub;`));
   const first = await MountedPool.start(t, { ...files, args: ['--source', 'hub', '--source', `dir:${folder}`] });
   await read(first, 'v/t0.sif');

@@ -106,7 +106,7 @@ test.serial('an engine that is well again is noticed, by one fetch', async (t) =
   t.like(await health(), { isLeftAlone: false, failuresInARow: 0 });
   t.is((await scrape(pool)).value(`tmaxfs_source_left_alone{source="${source}"}`), 0);
   t.false(bytesFrom(pool).includes(`images/${index}.sif`));
-  t.true(pool.log().some(({ msg }) => msg === `${source} answers again`));
+  t.truthy(await pool.logged(({ msg }) => msg === `${source} answers again`));
 });
 
 for (const [what, signal] of [

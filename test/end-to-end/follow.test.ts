@@ -1,8 +1,9 @@
 import { once } from 'node:events';
-import test, { type ExecutionContext } from 'ava';
+import test from 'ava';
 import { execa } from 'execa';
 import { taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { type FakeFile, fileOf } from '../../src/demo/fake-hub-repository.js';
+import { eventually } from '../support/mount-client.js';
 import { MountedPool, POOL_NAME } from '../support/mounted-pool.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 
@@ -37,14 +38,6 @@ function holdOpen(pool: MountedPool, task: string) {
   return execa(process.execPath, ['-e', program, pool.path(`v/${task}.sif`)], { reject: false });
 }
 
-async function eventually(t: ExecutionContext, what: string, holds: () => Promise<boolean>): Promise<void> {
-  const endMs = performance.now() + 15_000;
-  while (!(await holds())) {
-    if (performance.now() > endMs) return t.fail(`not within 15 s: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
-
 test.serial(
   'reload shows a new commit as a whole: names come, go and change; what is open stays what it was',
   async (t) => {
@@ -58,9 +51,9 @@ test.serial(
     t.is(reloaded.exitCode, 0, reloaded.stderr);
     t.regex(reloaded.stdout, new RegExp(`now shows ${POOL_NAME}@${SECOND}`));
     t.regex((await pool.run('ls', [pool.path('v')])).stdout, /^changes\.sif\ncomes\.sif\nstays\.sif$/);
-    await eventually(t, 'the kernel has forgotten what it knew', async () => {
+    await eventually('the kernel has forgotten what it knew', async () => {
       const gone = await pool.run('cat', [pool.path('v/goes.sif')]);
-      return /No such file/.test(gone.stderr) && (await sha256Of(pool, 'changes')) === two.sha256;
+      return (/No such file/.test(gone.stderr) && (await sha256Of(pool, 'changes')) === two.sha256) || undefined;
     });
     t.is(await sha256Of(pool, 'comes'), two.sha256);
     t.is(await sha256Of(pool, 'stays'), zero.sha256);
@@ -100,7 +93,7 @@ for (const [what, map] of [
     t.is(status.commit, commit);
     t.regex(status.follow.failure?.message ?? '', /task_to_blob\.json/);
     t.regex((await pool.tmaxfs(['status', pool.mountpoint])).stdout, /catalog +NOT renewed at .*task_to_blob\.json/);
-    t.true(pool.log().some(({ level, msg }) => level === 'error' && String(msg).includes('the present one stays')));
+    t.truthy(await pool.logged(({ level, msg }) => level === 'error' && String(msg).includes('the present one stays')));
     t.is(await sha256Of(pool, 'goes'), one.sha256);
 
     await pool.tmaxfs(['unmount', pool.mountpoint]);
@@ -119,16 +112,16 @@ test.serial('SIGHUP looks at once, and a failure on the way changes nothing', as
   push(pool, SECOND, taskMapFile(AFTER));
   pool.hub.fault({ server: 'hub', path: /\/tree\//, fault: { kind: 'status', status: 403 }, requests: [1] });
   process.kill(pid, 'SIGHUP');
-  await eventually(t, 'the failure is in status', async () => (await pool.status()).follow.failure !== null);
+  await eventually('the failure is in status', async () => (await pool.status()).follow.failure !== null || undefined);
   t.is((await pool.status()).commit, commit);
   process.kill(pid, 'SIGHUP');
-  await eventually(t, 'the new commit is shown', async () => (await pool.status()).commit === SECOND);
+  await eventually('the new commit is shown', async () => (await pool.status()).commit === SECOND || undefined);
 });
 
 test.serial('with --follow it looks by itself', async (t) => {
   const pool = await MountedPool.start(t, { files, tasks: BEFORE, args: ['--follow', '200ms'] });
   push(pool, SECOND, taskMapFile(AFTER));
-  await eventually(t, 'the new commit is shown', async () => (await pool.status()).commit === SECOND);
+  await eventually('the new commit is shown', async () => (await pool.status()).commit === SECOND || undefined);
   t.is(await sha256Of(pool, 'comes'), two.sha256);
   const { follow } = await pool.status();
   t.is(follow.intervalSeconds, 0.2);

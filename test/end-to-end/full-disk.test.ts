@@ -5,13 +5,14 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'ava';
+import type { LogLine } from '../support/daemon-log.js';
 import { IMAGE_BYTES, PoolOnDisk, STALL_AFTER_BYTES } from '../support/pool-on-disk.js';
 import { drain, ext4Disk, fill, quotaDisk } from '../support/small-disk.js';
 
 const DISK_BYTES = 64 * 2 ** 20;
 
-function reliefs({ pool }: PoolOnDisk): Record<string, unknown>[] {
-  return pool.log().filter(({ msg }) => /filled up during a fetch/.test(String(msg)));
+function reliefs({ pool }: PoolOnDisk): Promise<LogLine[]> {
+  return pool.logged(({ msg }) => /filled up during a fetch/.test(String(msg)));
 }
 
 test.serial(
@@ -27,7 +28,7 @@ test.serial(
     t.deepEqual(cached, [true, false, true, true], 'what was used longest ago went, and no more');
     t.is(await holder.digest(), cache.sha256(0));
     t.is((await cache.pool.status()).fetches.failed, 0);
-    t.is(reliefs(cache).length, 1);
+    t.is((await reliefs(cache)).length, 1);
   },
 );
 
@@ -58,7 +59,7 @@ test.serial('a quota that nothing tells of is a full disk: what nobody holds mak
   const holder = await cache.hold(0);
   for (let task = 1; task < 8; task += 1) await cache.isServed(task);
   t.is(await holder.digest(), cache.sha256(0));
-  const evictions = reliefs(cache);
+  const evictions = await reliefs(cache);
   t.true(
     evictions.some(({ reason }) => /EDQUOT/.test(String(reason))),
     JSON.stringify(evictions),

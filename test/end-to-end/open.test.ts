@@ -38,7 +38,7 @@ test.serial('each fetched blob is one log line with variant, task, blob, bytes, 
   const { files, tasks } = smallPool(2);
   const pool = await MountedPool.start(t, { files, tasks });
   await pool.run('cat', [pool.path('v/t0.sif'), pool.path('v/t1.sif'), pool.path('v/t0.sif')]);
-  const lines = pool.log().filter(({ msg }) => String(msg).startsWith('fetched'));
+  const lines = await pool.logged(({ msg }) => String(msg).startsWith('fetched'), files.length);
   t.deepEqual(
     lines.map(({ variant, task, blob, bytes, source }) => ({ variant, task, blob, bytes, source })),
     files.map(({ sha256, sizeBytes }, seed) => ({
@@ -118,7 +118,7 @@ async function refused(t: ExecutionContext, pool: MountedPool): Promise<void> {
   t.true((quarantine[0]?.reason ?? '').length > 10, quarantine[0]?.reason);
   const words = await pool.tmaxfs(['status', pool.mountpoint]);
   t.true(words.stdout.includes(quarantine[0]?.reason ?? '?'));
-  const failure = pool.log().find(({ msg }) => String(msg).includes('failed: EBADMSG'));
+  const [failure] = await pool.logged(({ msg }) => String(msg).includes('failed: EBADMSG'));
   t.true(String(failure?.['reason']).includes(quarantine[0]?.reason ?? '?'), JSON.stringify(failure));
   const state = await pool.run('getfattr', ['--only-values', '-n', 'user.tmaxfs.state', pool.path('v/t0.sif')]);
   t.is(state.stdout, 'quarantined');

@@ -76,10 +76,10 @@ test.serial(
     const pool = await MountedPool.start(t, poolOf(image));
     const attribute = (name: string) =>
       pool.run('getfattr', ['--only-values', '-n', `user.tmaxfs.${name}`, pool.path('v/t0.sif')]);
-    const warnings = () => pool.log().filter(({ msg }) => String(msg).includes(`is an image for ${foreign}`));
+    const warnings = () => pool.logged(({ msg }) => String(msg).includes(`is an image for ${foreign}`));
     for (const _ of [1, 2]) t.is((await open(pool)).exitCode, 0);
     t.is((await attribute('architecture')).stdout, foreign);
-    t.is(warnings().length, 1);
+    t.is((await warnings()).length, 1);
     await remounted(pool, ['--arch', 'host']);
     t.is((await attribute('architecture')).stdout, foreign, 'known after a restart');
     for (const _ of [1, 2]) t.regex((await open(pool)).stderr, /Bad message/);
@@ -97,7 +97,7 @@ test.serial('a flipped bit is found by the scrub of a running daemon, and mended
   flipBit(blob, 150_000);
   while (existsSync(blob)) await delay(50);
   t.true((await pool.status()).scrub?.damagedBlobs === 1);
-  t.truthy(pool.log().find(({ msg }) => String(msg).includes('is damaged')));
+  t.truthy(await pool.logged(({ msg }) => String(msg).includes('is damaged')));
   t.true((await open(pool)).stdout.startsWith(sha256));
   t.is(pool.hub.requests.about('images/0.sif', 'cdn').length, 2);
 });

@@ -33,7 +33,7 @@ test.serial('what one node has fetched others pull from the registry, and so doe
   const second = await node(t, { args: ['--source', server.place, '--source', 'hub'] });
   for (const [index, file] of small.files.entries()) t.is(await digestOf(second, `v/t${index}.sif`), file.sha256);
   t.deepEqual(fetchedOf(second), []);
-  t.true(second.log().some(({ source }) => source === server.place));
+  t.truthy(await second.logged(({ source }) => source === server.place));
   if (!hasApptainer) return;
   const folder = temporaryFolder(t);
   const image = `oras://127.0.0.1:${server.port}/pool/images:sif-${d0}`;

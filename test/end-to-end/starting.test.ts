@@ -144,8 +144,7 @@ test.serial('a cache that most images can never fit into is warned of', async (t
   const { exitCode, stdout } = await pool.tryMount();
   t.is(exitCode, 0);
   t.regex(stdout, /^warning: 2 of 2 images can't be opened: .*--cache-size, 1\.0 KiB.*the largest has \d/m);
-  const said = () => pool.log().filter(({ msg }) => /can't be opened/.test(String(msg))).length;
-  t.is(await eventually('the log has it', () => said() || undefined), 1);
+  t.is((await pool.logged(({ msg }) => /can't be opened/.test(String(msg)))).length, 1);
 });
 
 test.serial('on a terminal each event is one line of words, without the whole of the settings', async (t) => {

@@ -88,7 +88,10 @@ export function engineTrials(isInstalled: boolean, start: (cluster: Cluster) => 
       if (index % 3 === 2) await engine.plant(file, gzipSync(content), 'gzip');
     }
     t.deepEqual(await cluster.open(files), []);
-    t.true(cluster.nodes.flatMap((node) => node.log()).some(({ code }) => code === 'sha256-mismatch'));
+    await eventually('a node has seen a lie', () => {
+      const lines = cluster.nodes.flatMap((node) => node.log());
+      return lines.some(({ code }) => code === 'sha256-mismatch') || undefined;
+    });
   });
 
   test('its disk is full: every byte is right', async (t) => {

@@ -1,11 +1,12 @@
 /** A cluster: machines with a daemon each, a pool of small valid images, and its Hub in this process, which counts what it is asked. */
 
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { FakeHub } from '../../src/demo/fake-hub.js';
 import { taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { type FakeFile, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import type { CommandResult } from './command.js';
+import { type LogLine, logLines } from './daemon-log.js';
 import { eventually } from './mount-client.js';
 import { packagePath } from './paths.js';
 import { type Machine, Site } from './site.js';
@@ -138,10 +139,9 @@ export class ClusterNode {
     return this.machine.run(words, { env: { ...this.#env, ...env } });
   }
 
-  /** Lines of the daemon's log, parsed. */
-  log(): Record<string, unknown>[] {
-    const lines = readFileSync(this.logFile, 'utf8').split('\n').filter(Boolean);
-    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  /** Lines of the daemon's log that are there by now. */
+  log(): LogLine[] {
+    return logLines(this.logFile);
   }
 
   /** Digests these files of the pool, several at a time, and says which did not have the bytes that they should. */

@@ -3,7 +3,7 @@
  * block on the mount (it serves the Hub): look at it through child processes or asynchronous calls.
  */
 
-import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { chmodSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import type { Status } from '../../src/daemon/status.js';
@@ -11,6 +11,7 @@ import { FakeHub, type FakeHubOptions } from '../../src/demo/fake-hub.js';
 import { type TaskMap, taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { type FakeFile, type FakeRepository, repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { type CommandResult, resultOf } from './command.js';
+import { type LogLine, logged, logLines } from './daemon-log.js';
 import { packagePath } from './paths.js';
 import { type Lifetime, temporaryFolder } from './temporary.js';
 
@@ -141,10 +142,14 @@ export class MountedPool {
     return JSON.parse(stdout) as Status;
   }
 
-  /** Lines of the daemon's log, parsed. */
-  log(): Record<string, unknown>[] {
-    const lines = readFileSync(this.logFile, 'utf8').split('\n').filter(Boolean);
-    return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  /** Lines of the daemon's log that are there by now. */
+  log(): LogLine[] {
+    return logLines(this.logFile);
+  }
+
+  /** Lines of the daemon's log for which this holds, once there are so many at least. */
+  logged(holds: (line: LogLine) => boolean, count = 1): Promise<LogLine[]> {
+    return logged(this.logFile, holds, count);
   }
 
   path(...segments: string[]): string {
