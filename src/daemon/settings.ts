@@ -12,6 +12,7 @@ import { TmaxError } from '../errors.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 import { type Amount, parseAmount, parseBytes, parseDurationMs, parsePeriodMs } from './amount.js';
 import { realMountpoint } from './mountpoint.js';
+import { named } from './named-word.js';
 import { parsePath } from './path-word.js';
 import { type PoolChoice, type PoolWords, readPools } from './pool-choices.js';
 import {
@@ -283,16 +284,6 @@ function deadlineMs(
 ): number {
   if (word !== undefined) return named(option, parseDurationMs, word);
   return named(variable, parseDurationMs, nonEmpty(environment[variable]) ?? fallback);
-}
-
-/** Parses, and says in the error which option or variable it is about. */
-function named<Value>(name: string, parse: (text: string) => Value, text: string): Value {
-  try {
-    return parse(text);
-  } catch (error) {
-    if (!(error instanceof TmaxError)) throw error;
-    throw new TmaxError(error.errno, `${name}: ${error.message}`, { cause: error, source: 'settings' });
-  }
 }
 
 function proxySettings(environment: Environment): ProxySettings {

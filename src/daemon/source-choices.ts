@@ -3,6 +3,7 @@
 import { TmaxError } from '../errors.js';
 import { parseRegistry, type Registry } from '../sources/registry.js';
 import { parseUrlTemplate } from '../sources/url-template.js';
+import { named } from './named-word.js';
 import { parsePath } from './path-word.js';
 
 /** `folder`: absolute; `template`: see `parseUrlTemplate`; its query may hold a secret. */
@@ -28,28 +29,33 @@ export function parseSources(words: readonly string[]): readonly SourceChoice[] 
   if (words.length > MAX_SOURCES) {
     throw new TmaxError('EINVAL', `--source names more than ${MAX_SOURCES} places`, { source: 'settings' });
   }
-  const choices = words.map(parseSource);
+  const choices = words.map((word, index) => parseSource(word, placeAmong(words, index, '--source')));
   const names = choices.map(sourceName);
   if (new Set(names).size === choices.length) return choices;
   throw new TmaxError('EINVAL', `--source names one twice: ${names.join(', ')}`, { source: 'settings' });
 }
 
-function parseSource(word: string): SourceChoice {
+/** Which one of them an error is about: its text may hold what is not to be repeated. */
+function placeAmong(words: readonly string[], index: number, option: string): string {
+  return words.length === 1 ? option : `${option} (${index + 1} of ${words.length})`;
+}
+
+function parseSource(word: string, option: string): SourceChoice {
   if (word === 'hub') return { kind: 'hub' };
   const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
-  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, '--source dir:') };
-  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
+  if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, `${option} dir:`) };
+  if (REGISTRY.test(word)) return { kind: 'registry', registry: named(option, parseRegistry, word) };
   if (/^https?:/i.test(word)) {
-    parseUrlTemplate(word);
+    named(option, parseUrlTemplate, word);
     return { kind: 'template', template: word };
   }
   const [, address, template] = /^dragonfly:\/\/([^/@?#{}]+)(?:\/(https?:.+)?)?$/i.exec(word) ?? [];
   if (address !== undefined && URL.canParse(`http://${address}`)) {
-    if (template !== undefined) parseUrlTemplate(template);
+    if (template !== undefined) named(option, parseUrlTemplate, template);
     return { kind: 'dragonfly', proxy: `http://${address}`, template };
   }
   const shown = word.includes('@') ? 'this' : `"${word}"`;
-  const message = `--source takes "hub", "dir:/path", "oci://host/name", an http(s) URL with {sha256} or {path} in it, or "dragonfly://host:port", not ${shown}`;
+  const message = `${option} takes "hub", "dir:/path", "oci://host/name", an http(s) URL with {sha256} or {path} in it, or "dragonfly://host:port", not ${shown}`;
   throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
@@ -77,16 +83,16 @@ export function parseDestinations(words: readonly string[]): readonly Destinatio
   if (words.length > MAX_DESTINATIONS) {
     throw new TmaxError('EINVAL', `--publish names more than ${MAX_DESTINATIONS} places`, { source: 'settings' });
   }
-  const choices = words.map((word) => parseDestination(word));
+  const choices = words.map((word, index) => parseDestination(word, placeAmong(words, index, '--publish')));
   if (new Set(choices.map(sourceName)).size === choices.length) return choices;
   throw new TmaxError('EINVAL', `--publish names one twice: ${words.join(', ')}`, { source: 'settings' });
 }
 
 /** Errors: EINVAL. */
-export function parseDestination(word: string, option = '--publish'): DestinationChoice {
+export function parseDestination(word: string, option: string): DestinationChoice {
   const [, folder] = /^dir:(.+)$/.exec(word) ?? [];
   if (folder !== undefined) return { kind: 'directory', folder: parsePath(folder, `${option} dir:`) };
-  if (REGISTRY.test(word)) return { kind: 'registry', registry: parseRegistry(word) };
+  if (REGISTRY.test(word)) return { kind: 'registry', registry: named(option, parseRegistry, word) };
   const shown = word.includes('@') ? 'this' : `"${word}"`;
   throw new TmaxError('EINVAL', `${option} takes "dir:/path" or "oci://host/name", not ${shown}`, {
     source: 'settings',

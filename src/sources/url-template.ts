@@ -29,6 +29,11 @@ const PLACE = /\{([^{}]*)\}/g;
 
 /** Errors: EINVAL, without repeating what may hold a password. */
 export function parseUrlTemplate(text: string): UrlTemplate {
+  const refusal = (words: string): TmaxError => {
+    // A password may have any character in it, so that nothing beside an "@" is known to be none.
+    const which = text.includes('@') ? 'this URL' : `"${text.replace(/[?#].*$/s, '?...')}"`;
+    return new TmaxError('EINVAL', `${which} ${words}`, { source: 'settings' });
+  };
   const [, base = ''] = /^(https?:\/\/[^/?#{}]+)\//i.exec(text) ?? [];
   if (!URL.canParse(base)) throw refusal('is no http(s)://host/path with {sha256} or {path} in it');
   const { username, password } = new URL(base);
@@ -56,8 +61,4 @@ function checkedRepository(repository: string): string {
 function checkedCommit(commit: string): string {
   checkCommit(commit);
   return commit;
-}
-
-function refusal(words: string): TmaxError {
-  return new TmaxError('EINVAL', `a URL of --source ${words}`, { source: 'settings' });
 }

@@ -93,15 +93,20 @@ test('sources are asked in the order in which they are named, each once; without
       ['http://a/{path}?key=SECRET', 'http://a/{path}?key=OTHER'],
       /^--source names one twice: http:\/\/a\/\{path\}\?\.\.\., /,
     ],
-    [['http://user:SECRET@a/{path}'], /^a URL of --source may hold no user and password$/],
+    [['http://user:SECRET@a/{path}'], /^--source: this URL may hold no user and password$/],
+    [['hub', 'http://user:SECRET@a/{path}'], /^--source \(2 of 2\): this URL may hold no user and password$/],
+    [['hub', 'http://a/fixed?key=SECRET', 'dir:/a'], /^--source \(2 of 3\): "http:\/\/a\/fixed\?\.\.\." needs /],
+    [['hub', 'mirror'], /^--source \(2 of 2\) takes "hub", /],
+    [['oci://a/UPPER', 'hub'], /^--source \(1 of 2\): "UPPER" is no name for a repository of a registry/],
     [['user:SECRET@a/{path}'], /, not this$/],
     [['dragonfly://user:SECRET@a:1'], /, not this$/],
     [['dragonfly://'], /, not "dragonfly:\/\/"$/],
     [['dragonfly://a:b'], /, not "dragonfly:\/\/a:b"$/],
-    [['dragonfly://a:1/http://b/fixed'], /^a URL of --source needs \{sha256\} or \{path\}/],
+    [['dragonfly://a:1/http://b/fixed'], /^--source: "http:\/\/b\/fixed" needs \{sha256\} or \{path\}/],
     [['dragonfly://a:1', 'dragonfly://a:1/'], /^--source names one twice: dragonfly:\/\/a:1, dragonfly:\/\/a:1$/],
   ] as const) {
-    t.throws(() => sources([...wrong]), { message: words });
+    const error = t.throws(() => sources([...wrong]), { message: words });
+    t.false(error?.message.includes('SECRET'));
   }
 });
 
@@ -119,7 +124,7 @@ test('what is published somewhere is looked for there first, unless --source has
   for (const [publish, words] of [
     [['hub'], /^--publish takes "dir:\/path" or "oci:\/\/host\/name", not "hub"$/],
     [['http://user:SECRET@a/{path}'], /^--publish takes .*, not this$/],
-    [['oci://user:SECRET@a/p'], /^a registry is named by oci:\/\/host/],
+    [['oci://user:SECRET@a/p'], /^--publish: a registry is named by oci:\/\/host/],
     [['dir:/a', 'dir:/a/'], /^--publish names one twice/],
   ] as const) {
     const error = t.throws(() => names(publish), { message: words });

@@ -134,7 +134,7 @@ test.serial(
     });
     const { exitCode, stderr } = await refused.tryMount();
     t.is(exitCode, 2);
-    t.regex(stderr, /a URL of --source may hold no user and password/);
+    t.regex(stderr, /--source \(1 of 2\): this URL may hold no user and password/);
     t.notRegex(stderr, /SECRET/);
   },
 );

@@ -33,10 +33,12 @@ for (const [template, words] of [
   ['ftp://a/{path}', 'is no http(s)://host/path with {sha256} or {path} in it'],
   ['http://{path}/', 'is no http(s)://host/path with {sha256} or {path} in it'],
   ['http://a.{sha256:2}.b/{sha256}', 'is no http(s)://host/path with {sha256} or {path} in it'],
-  ['http://user:SECRET@a/{path}', 'may hold no user and password'],
+  ['http://user:SECRET@a/{path}?key=SECRET', 'may hold no user and password'],
   ['http://SECRET@a/{path}', 'may hold no user and password'],
   ['http://@a/{path}', 'may hold no user and password'],
-  ['http://a/{path}#here', 'may hold no fragment ("#")'],
+  ['http://user:SE/CRET@a/{path}', 'is no http(s)://host/path with {sha256} or {path} in it'],
+  ['http://a/{path}#SECRET', 'may hold no fragment ("#")'],
+  ['http://a/fixed?key=SECRET#here', 'may hold no fragment ("#")'],
   ['http://a/{name}', 'has places for {sha256}, {sha256:2}, {path}, {repo}, {commit} alone'],
   ['http://a/{constructor}/{path}', 'has places for {sha256}, {sha256:2}, {path}, {repo}, {commit} alone'],
   ['http://a/{path', 'has places for {sha256}, {sha256:2}, {path}, {repo}, {commit} alone'],
@@ -44,10 +46,12 @@ for (const [template, words] of [
   ['http://a/{sha256:2}', 'needs {sha256} or {path}: else all images are one URL'],
   ['http://a/fixed', 'needs {sha256} or {path}: else all images are one URL'],
 ] as const) {
-  test(`${template} is refused, and not repeated`, (t) => {
+  test(`${template} is refused, and no secret repeated`, (t) => {
     const error = t.throws(() => parseUrlTemplate(template), { instanceOf: TmaxError });
     t.is(error.errno, 'EINVAL');
-    t.is(error.message, `a URL of --source ${words}`);
+    const shown = template.includes('@') ? 'this URL' : `"${template.replace(/[?#].*/, '?...')}"`;
+    t.is(error.message, `${shown} ${words}`);
+    t.false(error.message.includes('SECRET'));
   });
 }
 
