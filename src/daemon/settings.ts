@@ -16,6 +16,7 @@ import { named } from './named-word.js';
 import { parsePath } from './path-word.js';
 import { type PoolChoice, type PoolWords, readPools } from './pool-choices.js';
 import {
+  checkTemplates,
   type DestinationChoice,
   parseDestinations,
   parseSources,
@@ -149,9 +150,12 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Errors: EINVAL naming the option and what it takes. */
 export function readSettings(words: MountWords, environment: Environment): Settings {
   const publish = parseDestinations(words.publish ?? []);
+  const pools = readPools(words);
+  const sources = withDestinations(parseSources(words.source ?? ['hub']), publish);
+  checkTemplates(sources, new Set(pools.map(({ repository }) => repository)));
   return {
     mountpoint: realMountpoint(words.mountpoint),
-    pools: readPools(words),
+    pools,
     cacheDirectory: chooseCacheDirectory(words.cacheDir, environment),
     cacheSize: named('--cache-size', parseAmount, words.cacheSize),
     reserveFree: named('--reserve-free', parseAmount, words.reserveFree),
@@ -178,7 +182,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
       DEFAULT_IDLE,
     ),
     minBytesPerSecond: named('--min-speed', parseBytes, words.minSpeed),
-    sources: withDestinations(parseSources(words.source ?? ['hub']), publish),
+    sources,
     publish,
     publishReserve: named('--publish-reserve', parseAmount, words.publishReserve),
     publishSizeBytes:

@@ -59,6 +59,20 @@ function parseSource(word: string, option: string): SourceChoice {
   throw new TmaxError('EINVAL', message, { source: 'settings' });
 }
 
+/**
+ * Errors: EINVAL a URL template by which images of several repositories would lie at one URL where they have one path. Their bytes are
+ * proven anyway, but each such fetch would be in vain, and the source left alone for lying.
+ */
+export function checkTemplates(sources: readonly SourceChoice[], repositories: ReadonlySet<string>): void {
+  if (repositories.size < 2) return;
+  for (const choice of sources) {
+    const { template = undefined } = choice.kind === 'template' || choice.kind === 'dragonfly' ? choice : {};
+    if (template === undefined || parseUrlTemplate(template).separatesRepositories) continue;
+    const message = `--source "${sourceName(choice)}" needs {repo} beside {path}, as in .../{repo}/{path}, or {sha256}: ${[...repositories].join(' and ')} may have different images of one path`;
+    throw new TmaxError('EINVAL', message, { source: 'settings' });
+  }
+}
+
 /** As it may be shown to anyone; see `Source.name`. */
 export function sourceName(choice: SourceChoice): string {
   switch (choice.kind) {

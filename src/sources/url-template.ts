@@ -14,6 +14,8 @@ import type { BlobAddress } from './source.js';
 export interface UrlTemplate {
   /** As it may be shown to anyone: without a query, which may hold a secret. */
   readonly shown: string;
+  /** Whether images of several repositories have URLs of their own, also where their paths are the same. */
+  readonly separatesRepositories: boolean;
   /** Errors: EINVAL a name that can't stand in a URL. */
   urlOf(blob: BlobAddress): URL;
 }
@@ -48,6 +50,7 @@ export function parseUrlTemplate(text: string): UrlTemplate {
     throw refusal('needs {sha256} or {path}: else all images are one URL');
   }
   return {
+    separatesRepositories: ['sha256', 'repo', 'commit'].some((name) => places.includes(name)),
     shown: text.replace(/\?.*$/s, '?...'),
     urlOf: (blob) => new URL(text.replaceAll(PLACE, (_place, name: string) => PLACES.get(name)?.(blob) ?? '')),
   };

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import test from 'ava';
 import { isYes, readSettings } from '../../src/daemon/settings.js';
 import { sourceName } from '../../src/daemon/source-choices.js';
+import { TmaxError } from '../../src/errors.js';
 import { MOUNT_WORDS } from '../support/mount-words.js';
 
 test('without any environment: the public Hub, the user’s cache folder, no proxy', (t) => {
@@ -108,6 +109,21 @@ test('sources are asked in the order in which they are named, each once; without
     const error = t.throws(() => sources([...wrong]), { message: words });
     t.false(error?.message.includes('SECRET'));
   }
+});
+
+test('a URL that would be that of several images is refused where several repositories are mounted', (t) => {
+  const read = (pool: string[], source: string) =>
+    readSettings({ ...MOUNT_WORDS, repo: undefined, pool, source: [source, 'hub'] }, {});
+  const two = ['a=org/a', 'b=org/b'];
+  for (const source of ['http://h/{path}?key=SECRET', 'dragonfly://p:1/http://h/{path}?key=SECRET']) {
+    const error = t.throws(() => read(two, source), { instanceOf: TmaxError });
+    t.is(error.errno, 'EINVAL');
+    t.regex(error.message, /^--source ".*http:\/\/h\/\{path\}\?\.\.\." needs \{repo\}.* org\/a and org\/b /);
+    t.notThrows(() => read(['a=org/a', 'b=org/a@v1'], source));
+    t.notThrows(() => read(two, source.replace('{path}', '{repo}/{path}')));
+  }
+  t.notThrows(() => read(two, 'dragonfly://p:1'));
+  t.notThrows(() => read(two, 'dir:/a'));
 });
 
 test('what is published somewhere is looked for there first, unless --source has a place for it', (t) => {

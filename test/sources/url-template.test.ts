@@ -28,6 +28,22 @@ for (const [template, url] of [
   });
 }
 
+for (const [template, separates] of [
+  ['http://a/{sha256}', true],
+  ['http://a/{repo}/{path}', true],
+  ['http://a/{commit}/{path}', true],
+  ['http://a/{path}?digest={sha256}', true],
+  ['http://a/{path}', false],
+  ['http://a/{sha256:2}/{path}', false],
+] as const) {
+  test(`${template} ${separates ? 'has' : 'does not have'} a URL of its own for each image of several repositories`, (t) => {
+    const { separatesRepositories, urlOf } = parseUrlTemplate(template);
+    t.is(separatesRepositories, separates);
+    const other = { ...BLOB, repository: 'org/other', commit: 'd'.repeat(40), sha256: `ab${'1'.repeat(62)}` };
+    t.is(urlOf(BLOB).href !== urlOf(other).href, separates);
+  });
+}
+
 for (const [template, words] of [
   ['http://a', 'is no http(s)://host/path with {sha256} or {path} in it'],
   ['ftp://a/{path}', 'is no http(s)://host/path with {sha256} or {path} in it'],
