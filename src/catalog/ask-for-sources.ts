@@ -33,7 +33,7 @@ export async function askForSources(origin: CatalogOrigin, options: AskOptions):
   const { repository, commit, date, choice, before, signal } = options;
   const listing = await collect(origin.listFiles(repository, commit, { signal }), repository);
   const form = chooseForm(listing, choice);
-  if (form === undefined) throw noPool(options);
+  if (form === undefined) throw noPool(options, listing);
   if (choice === 'auto' && before !== undefined && saysLess(form, before)) throw saysLessThanBefore(options, before);
   const expected = listing.find(({ path }) => path === form.indexPath);
   const index =
@@ -77,12 +77,16 @@ function saysLess({ kind }: CatalogForm, before: CatalogKind): boolean {
   return kinds.indexOf(kind) > kinds.indexOf(before);
 }
 
-function noPool({ repository, commit, choice }: AskOptions): TmaxError {
-  const missing = formsOf(choice)
-    .map(({ indexPath }) => indexPath ?? '*.sif')
-    .join(', no ');
-  const message = `${repository}@${commit} has no ${missing}: it is no pool of this form`;
+function noPool({ repository, commit, choice }: AskOptions, listing: readonly HubFile[]): TmaxError {
+  const missing = formsOf(choice).map(filesOf).join(', no ');
+  const other = chooseForm(listing, 'auto');
+  const hint = other === undefined ? '' : `; it has ${filesOf(other)}: --catalog ${other.kind} shows it by that`;
+  const message = `${repository}@${commit} has no ${missing}: it is no pool of this form${hint}`;
   return new TmaxError('ENOENT', message, { source: 'catalog', level: 'error' });
+}
+
+function filesOf({ indexPath }: CatalogForm): string {
+  return indexPath ?? '*.sif';
 }
 
 function saysLessThanBefore({ repository, commit }: AskOptions, before: CatalogKind): TmaxError {

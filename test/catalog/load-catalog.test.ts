@@ -195,7 +195,21 @@ test('what a repository is shown by is what its files say: map, manifest, images
   origin.images = [];
   const error = await t.throwsAsync(load('3'.repeat(40)), { instanceOf: TmaxError });
   t.is(error?.errno, 'ENOENT');
-  t.regex(error?.message ?? '', /has no task_to_blob.json, no manifest.jsonl, no \*.sif: it is no pool/);
+  t.regex(error?.message ?? '', /has no task_to_blob.json, no manifest.jsonl, no \*.sif: it is no pool of this form$/);
+});
+
+test('a kind that the repository is not is refused with the kind that it is', async (t) => {
+  const { origin, load } = setUp(t);
+  for (const [small, choice, words] of [
+    [['manifest.jsonl'], 'task-map', /has no task_to_blob.json: .*; it has manifest.jsonl: --catalog manifest /],
+    [['task_to_blob.json'], 'manifest', /has no manifest.jsonl: .*; it has task_to_blob.json: --catalog task-map /],
+    [[], 'manifest', /has no manifest.jsonl: .*; it has \*.sif: --catalog listing /],
+  ] as const) {
+    origin.small = [...small];
+    const error = await t.throwsAsync(load('main', true, choice), { instanceOf: TmaxError });
+    t.is(error?.errno, 'ENOENT');
+    t.regex(error?.message ?? '', words);
+  }
 });
 
 test('each kind of one commit is on disk for itself, and none is taken for another', async (t) => {

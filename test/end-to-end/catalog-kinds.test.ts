@@ -171,7 +171,10 @@ test.serial('the kind can be named, and what a repository is not is refused with
     pool.tmaxfs([...['mount', pool.mountpoint, '--repo', OWN, '--cache-dir', pool.cacheDirectory], ...words]);
   const missing = await mount('--catalog', 'task-map');
   t.is(missing.exitCode, 1);
-  t.regex(missing.stderr, /has no task_to_blob.json: it is no pool of this form/);
+  t.regex(
+    missing.stderr,
+    /has no task_to_blob.json: it is no pool of this form; it has manifest.jsonl: --catalog manifest shows it by that/,
+  );
   const unnamed = await mount('--catalog', 'listing', '--name', '{task_id}.sif');
   t.is(unnamed.exitCode, 2);
   t.regex(unnamed.stderr, /--name takes fields from the rows of a manifest, and --catalog says listing/);
