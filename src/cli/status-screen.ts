@@ -109,10 +109,10 @@ function healthOf({
 }: Status['sources'][number]['health']): readonly string[] {
   const wrong = wrongAnswers === 0 ? [] : [`brought something else than the image ${wrongAnswers} times`];
   if (failuresInARow === 0 || lastFailure === null) return wrong;
-  const last = `${failuresInARow === 1 ? '' : 'the last '}at ${lastFailure.at}: ${lastFailure.message}`;
+  const last = `at ${lastFailure.at}: ${lastFailure.message}`;
   const left = isLeftAlone ? `LEFT ALONE for ${leftAloneSeconds} s more, ` : '';
-  const failed = failuresInARow === 1 ? 'the last fetch failed' : `${failuresInARow} fetches failed in a row`;
-  return [`${left}${failed}, ${last}`, ...wrong];
+  const failed = failuresInARow === 1 ? 'failed' : `${failuresInARow} fetches failed in a row, the last`;
+  return [`${left}${failed} ${last}`, ...wrong];
 }
 
 function describePublishing(line: Status['publishing'][number]): string {

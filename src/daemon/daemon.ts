@@ -289,7 +289,8 @@ async function startDaemon(
       blobs: blobs.statistics(),
       waitingOpens: fileSystem.waitingOpens.length,
     });
-  return create(pools, mount, tooLarge === undefined ? [] : [tooLarge], activity);
+  const warnings = [...opened.map(({ warning }) => warning), tooLarge].filter((words) => words !== undefined);
+  return create(pools, mount, warnings, activity);
 }
 
 /** Errors: EINTR. */

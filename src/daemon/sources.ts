@@ -16,6 +16,8 @@ export interface OpenedSource {
   readonly source: Source;
   /** Where the requests to it stand; none for a directory. */
   readonly requests: () => readonly RequestState[];
+  /** What keeps it from giving anything, as it looks at the start. */
+  readonly warning?: string | undefined;
 }
 
 /** Where a source stands now, for `status` and metrics. */
@@ -54,8 +56,9 @@ async function open(
   switch (choice.kind) {
     case 'directory': {
       const source = new DirectorySource(choice.folder, { idleTimeoutMs: settings.idleTimeoutMs });
-      await source.check();
-      return { source, requests: () => [] };
+      const warning = await source.check();
+      if (warning !== undefined) log.warn({ source: source.name }, warning);
+      return { source, requests: () => [], warning };
     }
     case 'hub':
       return {

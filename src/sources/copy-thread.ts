@@ -8,6 +8,7 @@
 
 import { createHash } from 'node:crypto';
 import {
+  accessSync,
   closeSync,
   constants,
   fstatSync,
@@ -46,6 +47,8 @@ export type CopyOutcome =
   | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly isShared: boolean }
   /** `reason`: what was in its places instead. */
   | { readonly kind: 'absent'; readonly reason: string }
+  /** Whether it has the image can't be seen: this user may not enter the directory, or it is there no more. */
+  | { readonly kind: 'closed'; readonly reason: string }
   | { readonly kind: 'abandoned' }
   /** Of the disk of the cache. */
   | { readonly kind: 'failed'; readonly error: PlainError };
@@ -60,6 +63,11 @@ export default function copyImage(job: CopyJob): CopyOutcome {
   const seen = new Set<string>();
   const reasons: string[] = [];
   let wrong: Copy | undefined;
+  try {
+    accessSync(job.folder, constants.X_OK);
+  } catch (error) {
+    return { kind: 'closed', reason: messageOf(error) };
+  }
   try {
     for (const place of job.places) {
       state.step(0);

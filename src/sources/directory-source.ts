@@ -4,7 +4,7 @@
  * be on a network's disk that does not answer.
  */
 
-import { stat } from 'node:fs/promises';
+import { access, constants, stat } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -26,6 +26,8 @@ export interface DirectorySourceOptions {
   readonly idleTimeoutMs: number;
 }
 
+const LET_IN = 'let the user who mounts enter it (chmod a+x, and on the folders above), or name another';
+
 /** How long threads may take to end; one that hangs in its disk ends with the process. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
@@ -46,18 +48,31 @@ export class DirectorySource implements Source {
     this.#options = options;
   }
 
-  /** Errors: ENOTDIR it is no folder; ETIMEDOUT its disk does not answer. */
-  async check(): Promise<void> {
+  /**
+   * Returns what keeps this user from fetching anything there, which may yet be mended; told to its health as well.
+   * Errors: ENOTDIR it is no folder, or its disk does not answer.
+   */
+  async check(): Promise<string | undefined> {
+    let warning: string | undefined;
     const looking = stat(this.#folder).then(
-      (stats) => (stats.isDirectory() ? undefined : 'is not a folder'),
+      async (stats) => {
+        if (!stats.isDirectory()) return 'is not a folder';
+        warning = await access(this.#folder, constants.X_OK).then(() => undefined, messageOf);
+        return undefined;
+      },
       (error: unknown) => `can't be read: ${messageOf(error)}; name a directory that is there, or mount it first`,
     );
     const problem = await Promise.race([
       looking,
       delay(this.#options.idleTimeoutMs, 'does not answer', { ref: false }),
     ]);
-    if (problem === undefined) return;
-    throw new TmaxError('ENOTDIR', `the source ${this.name} ${problem}`, { source: this.name, level: 'error' });
+    if (problem !== undefined) {
+      throw new TmaxError('ENOTDIR', `the source ${this.name} ${problem}`, { source: this.name, level: 'error' });
+    }
+    if (warning === undefined) return undefined;
+    const words = `nothing comes from the source ${this.name}: ${warning}; ${LET_IN}`;
+    this.health.failed(words, 'patient');
+    return words;
   }
 
   async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
@@ -80,6 +95,10 @@ export class DirectorySource implements Source {
     }
     if (outcome.kind === 'failed') throw fromPlainError(outcome.error);
     if (outcome.kind === 'abandoned') throw aborted();
+    if (outcome.kind === 'closed') {
+      const message = `${path} can't be had from ${this.name}: ${outcome.reason}; ${LET_IN}`;
+      throw new TmaxError('EHOSTUNREACH', message, { source: this.name });
+    }
     const reason = outcome.reason === '' ? '' : ` (${outcome.reason})`;
     throw new AbsentBlob(`${path} is not in ${this.name}${reason}`, { source: this.name });
   }

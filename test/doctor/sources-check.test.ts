@@ -100,19 +100,28 @@ test('offline, folders alone are looked at', async (t) => {
   );
 });
 
-test('a folder that is published to, and not this user’s to write, is a warning; one that is read alone is sound', async (t) => {
-  const [published, read] = [temporaryFolder(t), temporaryFolder(t)];
+test('a folder that is published to, and not this user’s to write, is a warning, as one that can’t be entered; one that is read alone is sound', async (t) => {
+  const [published, read, closed] = [temporaryFolder(t), temporaryFolder(t), temporaryFolder(t)];
   for (const folder of [published, read]) chmodSync(folder, 0o755);
   const home = temporaryFolder(t);
   chownSync(home, 1000, 1000);
-  const words = ['doctor', '--json', '--publish', `dir:${published}`, '--source', `dir:${read}`, '--offline'];
+  const words = [
+    'doctor',
+    '--json',
+    '--publish',
+    `dir:${published}`,
+    '--source',
+    `dir:${read},dir:${closed}`,
+    '--offline',
+  ];
   const { stdout } = await execa(process.execPath, [packagePath('bin', 'tmaxfs.js'), ...words], {
     ...{ uid: 1000, gid: 1000, reject: false, extendEnv: false },
     env: { PATH: process.env['PATH'], HOME: home },
   });
   const { findings } = JSON.parse(stdout) as { readonly findings: readonly Record<string, string>[] };
-  const [first, second, ...more] = findings.filter(({ check }) => check === 'sources');
+  const [first, second, third, ...more] = findings.filter(({ check }) => check === 'sources');
   t.like(first, { level: 'warning', what: `dir:${published} can't be written by this user` });
   t.like(second, { level: 'ok', what: `dir:${read} is there` });
+  t.like(third, { level: 'warning', what: `dir:${closed} can't be entered by this user` });
   t.deepEqual(more, []);
 });

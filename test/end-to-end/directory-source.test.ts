@@ -1,6 +1,6 @@
 /** A mount whose images come out of directories: alone without a network, and beside the Hub. */
 
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'ava';
 import { flipBit } from '../support/bit-rot.js';
@@ -69,6 +69,29 @@ test.serial('an image that no directory has is unreachable offline, and the word
   const { lastFailures } = await pool.status();
   t.is(lastFailures[0]?.message, `images/0.sif is not in dir:${folder}`);
 });
+
+test.serial(
+  'a directory that this user may not enter is told of at the start, and in status, until it can be',
+  async (t) => {
+    const files = smallPool(2);
+    const prepared = await MountedPool.prepare(t, files);
+    const folder = downloaded(t, prepared, 2);
+    const args = ['--source', `dir:${folder}`, '--source', 'hub'];
+    const pool = await MountedPool.prepare(t, { ...files, uid: 1000, args });
+    const { exitCode, stdout, stderr } = await pool.tryMount();
+    t.is(exitCode, 0, stderr);
+    const words = `nothing comes from the source dir:${folder}: EACCES: permission denied`;
+    t.true(stdout.includes(`warning: ${words}`), stdout);
+    t.is(pool.log().filter(({ msg }) => String(msg).startsWith(words)).length, 1);
+    const screen = (await pool.tmaxfs(['status', pool.mountpoint])).stdout;
+    t.true(screen.includes(words), screen);
+    t.true((await read(pool, 'v/t1.sif')).stdout.startsWith(pool.options.files[1]?.sha256 ?? '?'));
+    t.like((await pool.status()).sources[0]?.health, { failuresInARow: 2, refused: 0 });
+    chmodSync(folder, 0o755);
+    t.true((await read(pool, 'v/t0.sif')).stdout.startsWith(pool.options.files[0]?.sha256 ?? '?'));
+    t.like((await pool.status()).sources[0]?.health, { failuresInARow: 0, brought: 1 });
+  },
+);
 
 test.serial('sources are asked in their order: the Hub for what a directory does not have, or has wrong', async (t) => {
   const files = smallPool(3);

@@ -50,7 +50,7 @@ async function look(choice: SourceChoice, settings: Settings, signal: AbortSigna
     case 'hub':
       return ok('the Hub has a check of its own');
     case 'directory':
-      return lookAtFolder(name, choice.folder, settings.publish.map(sourceName).includes(name));
+      return lookAtFolder(name, choice.folder, settings);
     case 'dragonfly': {
       const failure = await connectionFailure(new URL(choice.proxy));
       if (failure === undefined) return ok(`${name} answers`);
@@ -72,19 +72,24 @@ async function look(choice: SourceChoice, settings: Settings, signal: AbortSigna
   }
 }
 
-async function lookAtFolder(name: string, folder: string, isPublished: boolean): Promise<Remark> {
-  const timeoutMs = FOLDER_LIMIT_MS;
-  const { exitCode, isLate } = await runProgram('test', ['-d', folder, '-a', '-x', folder], { timeoutMs });
-  if (exitCode === 0) {
-    const writing = isPublished ? await runProgram('test', ['-w', folder], { timeoutMs }) : undefined;
-    if (writing === undefined || writing.exitCode === 0) return ok(`${name} is there`);
-    const why = 'it is read, and nothing is published to it: each node fetches for itself';
-    return warning(`${name} can't be written by this user`, why, `ls -ld ${folder}; chmod 2775 and a group, or 1777`);
+async function lookAtFolder(name: string, folder: string, settings: Settings): Promise<Remark> {
+  const test = (which: string) => runProgram('test', [which, folder], { timeoutMs: FOLDER_LIMIT_MS });
+  const { exitCode, isLate } = await test('-d');
+  if (exitCode !== 0) {
+    const what = isLate
+      ? `${name} does not answer within ${FOLDER_LIMIT_MS / 1000} s`
+      : `${name} is no folder that this user can see`;
+    return error(what, 'a mount does not start without it', `ls -ld ${folder}; mount what is to lie there`);
   }
-  const what = isLate
-    ? `${name} does not answer within ${FOLDER_LIMIT_MS / 1000} s`
-    : `${name} is no folder that can be entered`;
-  return error(what, 'a mount does not start without it', `ls -ld ${folder}; mount what is to lie there`);
+  if ((await test('-x')).exitCode !== 0) {
+    const isAlone = settings.sources.length === 1;
+    const why = isAlone ? 'images come from there alone' : 'no image comes from there; the next source stands in';
+    return (isAlone ? error : warning)(`${name} can't be entered by this user`, why, `ls -ld ${folder}; chmod a+x`);
+  }
+  const isPublished = settings.publish.map(sourceName).includes(name);
+  if (!isPublished || (await test('-w')).exitCode === 0) return ok(`${name} is there`);
+  const why = 'it is read, and nothing is published to it: each node fetches for itself';
+  return warning(`${name} can't be written by this user`, why, `ls -ld ${folder}; chmod 2775 and a group, or 1777`);
 }
 
 /** One GET. `expected`: what it may answer for something that it does not have, or does not give to strangers. */
