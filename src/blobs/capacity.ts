@@ -11,6 +11,7 @@
  */
 
 import { LRUCache } from 'lru-cache';
+import { counted } from '../counted.js';
 import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
 import { removeStray } from '../small-file.js';
@@ -196,7 +197,7 @@ export class Capacity {
     if (wantedBytes <= Math.min(limitRoomBytes, diskRoomBytes)) return;
     throw new TmaxError(
       'ENOSPC',
-      `${sizes.size} images of ${wantedBytes} bytes in all do not fit: the cache may hold ${limitBytes} bytes, of which ${heldBytes} ` +
+      `no room for ${counted(sizes.size, 'image')} of ${wantedBytes} bytes in all: the cache may hold ${limitBytes} bytes, of which ${heldBytes} ` +
         `are pinned, held open or being fetched for others; its disk could hold ${Math.max(0, diskRoomBytes)} of them above the ` +
         `${reserveFreeBytes} bytes kept free; choose fewer, raise --cache-size or lower --reserve-free`,
       { source: 'cache' },

@@ -4,6 +4,7 @@
  */
 
 import type { Logger } from 'pino';
+import { counted } from '../counted.js';
 import { messageOf, TmaxError } from '../errors.js';
 import type { BlobAddress } from '../sources/source.js';
 import type { Capacity } from './capacity.js';
@@ -40,7 +41,7 @@ export async function withRelief<Result>(
     throw new TmaxError(
       'ENOSPC',
       `${path}: ${messageOf(last)}; ${missingBytes()} of ${sizeBytes} bytes are missing, ${evictedBytes} were evicted for them; ` +
-        `the cache counts ${usedBytes} bytes of its ${limitBytes}, ${leasedBlobs} images are held open, and the disk has ` +
+        `the cache counts ${usedBytes} bytes of its ${limitBytes}, ${counted(leasedBlobs, 'image')} held open, and the disk has ` +
         `${Math.max(0, availableBytes)} bytes to give`,
       { cause: last, source: 'cache', level: 'error' },
     );

@@ -1,5 +1,6 @@
 /** What a catalog is made of, asked of the Hub: the listing of the commit, its index, and the listings of the repositories that it names. */
 
+import { counted } from '../counted.js';
 import { TmaxError } from '../errors.js';
 import type { HubClient, ListedFile as HubFile } from '../sources/hub-client.js';
 import { CATALOG_FORMS, type CatalogChoice, chooseForm, formsOf } from './build-catalog.js';
@@ -63,7 +64,7 @@ async function askOther(
   } catch (cause) {
     if (!(cause instanceof TmaxError) || !['ENOENT', 'EACCES', 'EINVAL'].includes(cause.errno)) throw cause;
     // The commit is at fault, whatever kind of no that was: one that can be shown is better.
-    const message = `${paths.size} images of ${asked.repository}@${asked.commit} lie in ${repository}@${revision}, which can't be had: ${cause.message}`;
+    const message = `${repository}@${revision} can't be had, where ${asked.repository}@${asked.commit} has ${counted(paths.size, 'image')}: ${cause.message}`;
     throw new TmaxError('EBADMSG', message, { cause, source: 'catalog', level: 'error' });
   }
 }

@@ -2,6 +2,7 @@
 
 import { relative, resolve } from 'node:path';
 import * as v from 'valibot';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { commandDaemon } from '../daemon/control-client.js';
 import { realMountpoint } from '../daemon/mountpoint.js';
@@ -20,7 +21,7 @@ export async function pinCommand(mountpoint: string, names: readonly string[]): 
   const { images, absent, pinned } = await command(mountpoint, '/pin', names, pinShape);
   const more = pinned.absentBlobs > 0 ? ` and ${pinned.absentBlobs} that are not on disk yet` : '';
   say(
-    `${count(images)} pinned; in all ${count(pinned.blobs)} of ${formatBytes(pinned.bytes)}${more} are never evicted`,
+    `${counted(images, 'image')} pinned; in all ${counted(pinned.blobs, 'image')} of ${formatBytes(pinned.bytes)}${more} are never evicted`,
   );
   if (absent > 0) {
     say(`${absent} of them not on disk: kept from their first open on; "tmaxfs prefetch" brings them now`);
@@ -30,13 +31,13 @@ export async function pinCommand(mountpoint: string, names: readonly string[]): 
 /** Exit code 1 where a name stands for nothing. Errors: those of `commandDaemon`; EINVAL usage. */
 export async function unpinCommand(mountpoint: string, names: readonly string[]): Promise<void> {
   const { images } = await command(mountpoint, '/unpin', names, unpinShape);
-  say(`${count(images)} no longer pinned`);
+  say(`${counted(images, 'image')} no longer pinned`);
 }
 
 /** Exit code 1 where something that was named stays on disk. Errors: those of `commandDaemon`; EINVAL usage. */
 export async function evictCommand(mountpoint: string, names: readonly string[]): Promise<void> {
   const { images, absent } = await command(mountpoint, '/evict', names, evictShape);
-  say(`${count(images)} removed from disk${absent > 0 ? `; ${absent} not there` : ''}`);
+  say(`${counted(images, 'image')} removed from disk${absent > 0 ? `; ${absent} not there` : ''}`);
 }
 
 async function command<Result extends { readonly failures: number }>(
@@ -63,10 +64,6 @@ function nameInMount(name: string, mount: string): string {
   if (path === mount || path.startsWith(`${mount}/`)) return relative(mount, path);
   if (!name.startsWith('/')) return name;
   throw new TmaxError('EINVAL', `${name} is not below ${mount}`, { source: 'cli' });
-}
-
-function count(images: number): string {
-  return images === 1 ? '1 image' : `${images} images`;
 }
 
 function say(words: string): void {

@@ -1,6 +1,7 @@
 /** `tmaxfs prefetch`: has a daemon fetch many images ahead, and shows how far it is. Ending the command ends the fetching. */
 
 import * as v from 'valibot';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { commandDaemon } from '../daemon/control-client.js';
 import { TmaxError } from '../errors.js';
@@ -55,7 +56,7 @@ export async function prefetchCommand(named: string | undefined, options: Prefet
     );
     const { blobs, readyBlobs, bytes, readyBytes, failures } = v.parse(resultShape, result);
     display.close();
-    const words = `${readyBlobs} of ${blobs} images are on disk and proven (${formatBytes(readyBytes)} of ${formatBytes(bytes)})`;
+    const words = `${readyBlobs.toLocaleString('en-US')} of ${counted(blobs, 'image')} on disk and proven (${formatBytes(readyBytes)} of ${formatBytes(bytes)})`;
     process.stdout.write(`${words}${failures === 0 ? '' : `; ${failures} failed`}\n`);
     if (failures > 0) process.exitCode = 1;
   } catch (error) {

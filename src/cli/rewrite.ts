@@ -5,6 +5,7 @@
 
 import { open, stat } from 'node:fs/promises';
 import { isAbsolute, resolve } from 'node:path';
+import { counted } from '../counted.js';
 import { rewriteJsonLines } from '../datasets/json-lines.js';
 import { rewriteParquet } from '../datasets/parquet.js';
 import { MAGIC } from '../datasets/parquet-footer.js';
@@ -58,7 +59,7 @@ export async function rewriteCommand(input: string, options: RewriteOptions): Pr
     await file.commit();
     process.stdout.write(
       printable(
-        `${result.rows} rows: ${options.column} names ${variant} of ${mount ?? mountpoint} now; written to ${output}\n`,
+        `${counted(result.rows, 'row')}: ${options.column} names ${variant} of ${mount ?? mountpoint} now; written to ${output}\n`,
       ),
     );
   } catch (error) {

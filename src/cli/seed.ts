@@ -4,6 +4,7 @@
  */
 
 import { pino } from 'pino';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { seedDestination } from '../daemon/seeding.js';
 import { type MountWords, readSettings } from '../daemon/settings.js';
@@ -50,7 +51,7 @@ export async function seedCommand(options: SeedCommandOptions): Promise<void> {
     const { blobs, readyBlobs, writtenBlobs, bytes, readyBytes } = result;
     const failures = result.failedBlobs + result.unknown.length;
     const size = `${formatBytes(readyBytes)} of ${formatBytes(bytes)}`;
-    const words = `${readyBlobs} of ${blobs} images are at ${options.to} (${size}), ${writtenBlobs} of them written now`;
+    const words = `${readyBlobs.toLocaleString('en-US')} of ${counted(blobs, 'image')} at ${options.to} (${size}), ${writtenBlobs} of them written now`;
     process.stdout.write(`${words}${failures === 0 ? '' : `; ${failures} failed`}\n`);
     if (failures > 0) process.exitCode = 1;
   } catch (error) {

@@ -1,6 +1,7 @@
 /** What `tmaxfs status` says of one daemon, on one screen or in one line. */
 
 import { REMEDIES } from '../blobs/refusal.js';
+import { counted } from '../counted.js';
 import { formatBytes, formatMilliseconds } from '../daemon/amount.js';
 import type { Percentiles, Status } from '../daemon/status.js';
 
@@ -12,7 +13,7 @@ const BAR_CELLS = 20;
 const COMMIT = /^[0-9a-f]{40}$/;
 
 export function oneLine({ pools, pid, cache, fetches, opens }: Status): string {
-  const running = `${fetches.running.length} fetches running, ${opens.waiting.length} opens waiting`;
+  const running = `${counted(fetches.running.length, 'fetch', 'fetches')} running, ${counted(opens.waiting.length, 'open')} waiting`;
   const shown = pools.map(({ repository, revision, commit }) => `${repository}@${revision} (${commit.slice(0, 12)})`);
   return `${shown.join(', ')}, pid ${pid}, ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)} used, ${running}`;
 }
@@ -28,7 +29,7 @@ export function screenOf(status: Status): string {
     `  daemon    pid ${status.pid} since ${status.startedAt}, tmaxfs ${status.version}, driver ${status.driver}: ${reads}`,
     `  log       ${status.logFile ?? 'standard error of the daemon (under systemd: journalctl)'}`,
     ...(status.metricsUrl === null ? [] : [`  metrics   ${status.metricsUrl}`]),
-    `  tasks     ${variants.join(', ')}; ${catalog.blobs.toLocaleString('en-US')} blobs${catalog.problems > 0 ? `; ${catalog.problems} left out (tmaxfs coverage)` : ''}`,
+    `  tasks     ${variants.join(', ')}; ${counted(catalog.blobs, 'blob')}${catalog.problems > 0 ? `; ${catalog.problems} left out (tmaxfs coverage)` : ''}`,
     `  cache     ${bar(cache.usedBytes / cache.limitBytes)} ${formatBytes(cache.usedBytes - cache.reservedBytes)} used${reserved} of ${formatBytes(cache.limitBytes)}`,
     `  disk      ${formatBytes(cache.diskAvailableBytes)} free, ${formatBytes(cache.reserveFreeBytes)} of that left alone, on the disk of ${cache.directory}`,
     `  blobs     ${cache.idleBlobs + cache.leasedBlobs} ready, ${cache.leasedBlobs} of them held open, ${pinned(cache.pinned)}, ${fetches.evicted} evicted`,
@@ -91,7 +92,7 @@ function sourcesOf({ sources }: Status): readonly string[] {
     const answers = sources.length < 2 ? [] : [`${brought} brought, ${refused} not there`];
     const inHealth = healthOf(health);
     const words = requests.flatMap(({ kind, tooManyRequests, pausedSeconds, isUnanswered }) => [
-      ...(tooManyRequests > 0 ? [`${kind}: "too many requests" (429) ${tooManyRequests} times`] : []),
+      ...(tooManyRequests > 0 ? [`${kind}: "too many requests" (429) ${counted(tooManyRequests, 'time')}`] : []),
       ...(pausedSeconds > 0 ? [`${kind}: PAUSED as it asked for, ${pausedSeconds} s more`] : []),
       ...(isUnanswered ? [`${kind}: DOES NOT ANSWER, is asked once a second`] : []),
     ]);
@@ -107,7 +108,7 @@ function healthOf({
   wrongAnswers,
   lastFailure,
 }: Status['sources'][number]['health']): readonly string[] {
-  const wrong = wrongAnswers === 0 ? [] : [`brought something else than the image ${wrongAnswers} times`];
+  const wrong = wrongAnswers === 0 ? [] : [`brought something else than the image ${counted(wrongAnswers, 'time')}`];
   if (failuresInARow === 0 || lastFailure === null) return wrong;
   const last = `at ${lastFailure.at}: ${lastFailure.message}`;
   const left = isLeftAlone ? `LEFT ALONE for ${leftAloneSeconds} s more, ` : '';

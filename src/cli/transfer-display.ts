@@ -1,6 +1,7 @@
 /** How far a command is that brings many images: a bar on a terminal, a line now and then into a file or a pipe. */
 
 import { SingleBar } from 'cli-progress';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { TmaxError } from '../errors.js';
 
@@ -69,7 +70,7 @@ class Lines implements TransferDisplay {
     if (now - this.#writtenAtMs < LINE_INTERVAL_MS) return;
     this.#writtenAtMs = now;
     const left = bytesPerSecond > 0 ? `${Math.round((bytes - readyBytes) / bytesPerSecond)} s left` : 'no estimate yet';
-    const ready = `${formatBytes(readyBytes)} of ${formatBytes(bytes)}, ${readyBlobs}/${blobs} images`;
+    const ready = `${formatBytes(readyBytes)} of ${formatBytes(bytes)}, ${readyBlobs.toLocaleString('en-US')} of ${counted(blobs, 'image')}`;
     this.tell(`${ready}, ${formatBytes(bytesPerSecond)}/s, ${left}`);
   }
 

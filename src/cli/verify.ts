@@ -15,6 +15,7 @@ import type { Catalog } from '../catalog/catalog.js';
 import { CatalogStore } from '../catalog/catalog-store.js';
 import { loadCatalog } from '../catalog/load-catalog.js';
 import { mergeCatalogs } from '../catalog/merge-catalogs.js';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { describePool, type PoolChoice, type PoolWords, readPools } from '../daemon/pool-choices.js';
 import { parseThreads } from '../daemon/settings.js';
@@ -168,8 +169,8 @@ class Report {
     this.#bar?.stop();
     for (const failure of this.#failures) say(failure);
     const size = formatBytes(this.#checkedBytes);
-    say(`${this.#checkedBlobs} images on this disk were proven again (${size}), ${this.failed} of them failed`);
-    if (this.#absentTasks > 0) say(`${this.#absentTasks} tasks were left out: their images are not on this disk`);
+    say(`${counted(this.#checkedBlobs, 'image')} on this disk proven again (${size}), ${this.failed} of them failed`);
+    if (this.#absentTasks > 0) say(`${counted(this.#absentTasks, 'task')} left out: not on this disk`);
     this.#lines?.close();
   }
 }

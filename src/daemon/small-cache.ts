@@ -2,6 +2,7 @@
 
 import type { CapacityLimits } from '../blobs/capacity.js';
 import type { Catalog } from '../catalog/catalog.js';
+import { counted } from '../counted.js';
 import { formatBytes } from './amount.js';
 import type { Settings } from './settings.js';
 
@@ -15,5 +16,5 @@ export function imagesThatCannotFit(
   if (sizes.length === 0) return undefined;
   const largestBytes = sizes.reduce((largest, size) => Math.max(largest, size), 0);
   const limit = 'percent' in cacheSize ? `${cacheSize.percent}% of the disk` : formatBytes(limitBytes);
-  return `${sizes.length} of ${catalog.blobs.size} images can't be opened: they are larger than the whole cache may be (--cache-size, ${limit}); the largest has ${formatBytes(largestBytes)}`;
+  return `${sizes.length.toLocaleString('en-US')} of ${counted(catalog.blobs.size, 'image')} can't be opened: larger than the whole cache may be (--cache-size, ${limit}); the largest has ${formatBytes(largestBytes)}`;
 }

@@ -3,6 +3,7 @@
 import { open, readFile } from 'node:fs/promises';
 import { arch, cpus, freemem, hostname, totalmem, uptime } from 'node:os';
 import { BlobStore } from '../blobs/blob-store.js';
+import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
 import { askDaemon } from '../daemon/control-client.js';
 import { defaultLogFile } from '../daemon/log-place.js';
@@ -97,7 +98,7 @@ async function cacheInNumbers(directory: string): Promise<string> {
   const unproven = blobs.filter(({ sha256 }) => store.proof(sha256) === undefined).length;
   const oldest = blobs[0] === undefined ? '' : `, least recently used ${new Date(blobs[0].usedAtMs).toISOString()}`;
   return [
-    `${blobs.length} blobs, ${formatBytes(bytes)}, ${unproven} of them without a proof${oldest}`,
+    `${counted(blobs.length, 'blob')}, ${formatBytes(bytes)}, ${unproven} of them without a proof${oldest}`,
     `${formatBytes(disk.availableBytes)} free of ${formatBytes(disk.totalBytes)} on its disk`,
   ].join('\n');
 }

@@ -1,6 +1,7 @@
 /** How often, and after what wait, something is tried again. One `Attempts` per thing that is tried. */
 
 import { setTimeout as delay } from 'node:timers/promises';
+import { counted } from '../counted.js';
 import { messageOf, TmaxError } from '../errors.js';
 import { aborted, TransientFailure } from './failure.js';
 import { MAX_REFUSED_URLS, MAX_WRONG_ANSWERS, type RetrySettings } from './limits.js';
@@ -93,8 +94,7 @@ export class Attempts {
   }
 
   #final(failure: TransientFailure, elapsedMs: number): TmaxError {
-    const times = this.#failures === 1 ? '1 attempt' : `${this.#failures} attempts`;
-    const message = `${messageOf(failure)} (given up after ${times} in a row, ${Math.round(elapsedMs / 1000)} s in all)`;
+    const message = `${messageOf(failure)} (given up after ${counted(this.#failures, 'attempt')} in a row, ${Math.round(elapsedMs / 1000)} s in all)`;
     return new TmaxError(failure.errno, message, {
       cause: failure,
       ...this.#sourceOf(failure),

@@ -183,7 +183,7 @@ test('what can’t be on disk at one time is refused before anything is fetched,
   const { source, open, fetchAll } = await setUp(t, { limits });
   const error = await t.throwsAsync(fetchAll([A, B, C]), { instanceOf: TmaxError });
   t.is(error?.errno, 'ENOSPC');
-  t.regex(error?.message ?? '', /3 images of 12288 bytes in all do not fit: the cache may hold 10240 bytes/);
+  t.regex(error?.message ?? '', /no room for 3 images of 12288 bytes in all: the cache may hold 10240 bytes/);
   t.deepEqual(source.log, []);
   const held = await open(D);
   t.is((await t.throwsAsync(fetchAll([A, B]), { instanceOf: TmaxError }))?.errno, 'ENOSPC', 'd is held open');

@@ -143,7 +143,7 @@ test.serial('any repository is shown as its images lie', async (t) => {
     ...['verify', '--repo', 'org/listing', '--cache-dir', pool.cacheDirectory],
     ...['--variant', 'singularity/v0.1.0'],
   ]);
-  t.regex(verified.stderr, /2 images on this disk were proven again/);
+  t.regex(verified.stderr, /2 images on this disk proven again/);
 });
 
 test.serial('images that come to a repository are followed; a commit without any is not shown', async (t) => {

@@ -26,11 +26,11 @@ test.serial('a variant is fetched, each blob once; a second run fetches nothing'
   const pool = await MountedPool.start(t, { files, tasks: { ...tasks, w: { other: 'images/0.sif' } } });
   const first = await pool.tmaxfs(['prefetch', pool.mountpoint, '--variant', 'v']);
   t.is(first.exitCode, 0, first.stderr);
-  t.regex(first.stdout, /^6 of 6 images are on disk and proven \(1\.\d MiB of 1\.\d MiB\)$/);
+  t.regex(first.stdout, /^6 of 6 images on disk and proven \(1\.\d MiB of 1\.\d MiB\)$/);
   t.true(cached(pool).every(Boolean));
   t.is(pool.hub.requests.filter(({ server }) => server === 'cdn').length, 6);
   const second = await pool.tmaxfs(['prefetch', pool.mountpoint, '--variant', 'w']);
-  t.regex(second.stdout, /^1 of 1 images/);
+  t.regex(second.stdout, /^1 of 1 image /);
   t.is(pool.hub.requests.filter(({ server }) => server === 'cdn').length, 6);
   t.like((await pool.status()).opens, { hits: 0, misses: 0 }, 'it is no use');
 });
@@ -56,7 +56,7 @@ test.serial('what can’t fit is refused with the numbers before anything is fet
   const pool = await MountedPool.start(t, { files, tasks, args: ['--cache-size', '3M'] });
   const { exitCode, stderr } = await pool.tmaxfs(['prefetch', pool.mountpoint, '--variant', 'v']);
   t.is(exitCode, 1);
-  t.regex(stderr, /4 images of \d+ bytes in all do not fit: the cache may hold 3145728 bytes.*--cache-size/);
+  t.regex(stderr, /no room for 4 images of \d+ bytes in all: the cache may hold 3145728 bytes.*--cache-size/);
   t.is(pool.hub.requests.filter(({ server }) => server === 'cdn').length, 0);
 });
 

@@ -25,7 +25,7 @@ test.serial(
     const pool = await MountedPool.prepare(t, { ...small, args: ['--source', `dir:${folder}`] });
     const { exitCode, stdout, stderr } = await pool.tmaxfs(wordsOf(pool, `dir:${folder}`));
     t.is(exitCode, 0, stderr);
-    t.regex(stdout, /^5 of 5 images are at dir:.* \(.*\), 5 of them written now$/m);
+    t.regex(stdout, /^5 of 5 images at dir:.* \(.*\), 5 of them written now$/m);
     t.deepEqual(publishedIn(folder), digests);
     t.deepEqual(filesIn(join(pool.cacheDirectory, 'blobs')), [], 'the cache is left as it was');
     const fetched = fetchedOf(pool);
@@ -48,7 +48,7 @@ test.serial('chosen tasks are brought to a registry', async (t) => {
   writeFileSync(list, 't1\nv/t3 # of that variant\n');
   const { exitCode, stdout, stderr } = await pool.tmaxfs(wordsOf(pool, server.place, '--tasks', list));
   t.is(exitCode, 0, stderr);
-  t.regex(stdout, /^2 of 2 images are at oci:/m);
+  t.regex(stdout, /^2 of 2 images at oci:/m);
   const tags = await fetch(`http://127.0.0.1:${server.port}/v2/pool/images/tags/list`);
   t.deepEqual(
     ((await tags.json()) as { tags: string[] }).tags.sort(),

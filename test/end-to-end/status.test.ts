@@ -44,7 +44,7 @@ test.serial('who waits is named, with how fast the fetch is and when it will be 
     new RegExp(`v/t1 {2}fetching \\d+% of .*, .*/s, .* left, for \\d+ s, 1 waiting: ${waiting.pid} \\(head\\)`),
   );
   t.regex(stdout, /^ {2}opens .*1 at once from the cache \(p50 .*, p99 .*\), 2 that had to wait/m);
-  t.regex(stdout, /^ {2}hub .*storage: "too many requests" \(429\) 1 times/m);
+  t.regex(stdout, /^ {2}hub .*storage: "too many requests" \(429\) 1 time/m);
   t.regex(stdout, /^ {2}cache .*\[-{20}\]/m);
   t.true(stdout.trimEnd().split('\n').length < 24, 'one screen');
 });
