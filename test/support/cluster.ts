@@ -144,7 +144,13 @@ export class ClusterNode {
     return logLines(this.logFile);
   }
 
-  /** Digests these files of the pool, several at a time, and says which did not have the bytes that they should. */
+  /** What of the daemon's log tells why something failed. */
+  #complaints(): string[] {
+    const told = this.log().filter((line) => ['warn', 'error'].includes(String(line['level'])) || 'reason' in line);
+    return told.map((line) => `${this.mountpoint}: ${JSON.stringify(line)}`);
+  }
+
+  /** Digests these files of the pool, several at a time, and says which did not have the bytes that they should, and the daemon's word on it. */
   async open(files: readonly FakeFile[], pool: readonly FakeFile[]): Promise<string[]> {
     const paths = files.map((file) => join(this.mountpoint, VARIANT, `t${pool.indexOf(file)}.sif`));
     const script = `printf '%s\\n' "$@" | xargs -P ${OPENERS} -n 5 sha256sum`;
@@ -154,6 +160,7 @@ export class ClusterNode {
       const path = paths[index] ?? '';
       return digests.get(path) === sha256 ? [] : [`${path}: ${digests.get(path)}`];
     });
-    return [...wrong, ...stderr.split('\n').filter(Boolean)];
+    const faults = [...wrong, ...stderr.split('\n').filter(Boolean)];
+    return faults.length === 0 ? [] : [...faults, ...this.#complaints()];
   }
 }
