@@ -66,14 +66,20 @@ export class CatalogStore {
     this.#folder = folder;
   }
 
-  /** What was saved for that commit, or undefined where nothing usable is there. Errors: those of reading the disk. */
+  /** As `read`, and from then on it is the one that was used last. */
   async load(repository: string, commit: string, kind: CatalogKind): Promise<CatalogSources | undefined> {
-    const path = this.#catalogPath(repository, commit, kind);
-    const stored = parseSources(await readIfThere(path));
-    if (stored?.repository !== repository || stored.commit !== commit || stored.kind !== kind) return undefined;
+    const stored = await this.read(repository, commit, kind);
+    if (stored === undefined) return undefined;
     // Only orders which goes first: on a disk that can't be written nothing goes.
-    await utimes(path, new Date(), new Date()).catch(() => undefined);
+    await utimes(this.#catalogPath(repository, commit, kind), new Date(), new Date()).catch(() => undefined);
     return stored;
+  }
+
+  /** What was saved for that commit, or undefined where nothing usable is there. Errors: those of reading the disk. */
+  async read(repository: string, commit: string, kind: CatalogKind): Promise<CatalogSources | undefined> {
+    const stored = parseSources(await readIfThere(this.#catalogPath(repository, commit, kind)));
+    const isIt = stored?.repository === repository && stored.commit === commit && stored.kind === kind;
+    return isIt ? stored : undefined;
   }
 
   /** Every catalog there is, of whatever repository; read one after another, since each is large. */

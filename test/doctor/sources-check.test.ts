@@ -4,7 +4,10 @@ import { createServer } from 'node:http';
 import { createServer as createSocket } from 'node:net';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
+import { CacheLayout } from '../../src/blobs/cache-layout.js';
+import { CatalogStore } from '../../src/catalog/catalog-store.js';
 import { FakeHub } from '../../src/demo/fake-hub.js';
+import { taskMapFile } from '../../src/demo/fake-hub-folder.js';
 import { repositoryOf } from '../../src/demo/fake-hub-repository.js';
 import { sources } from '../../src/doctor/checks/sources.js';
 import { DragonflyProxy } from '../support/dragonfly-proxy.js';
@@ -16,8 +19,14 @@ import { temporaryFolder } from '../support/temporary.js';
 
 const signal = new AbortController().signal;
 
-async function remarksOn(t: ExecutionContext, source: readonly string[], environment: Record<string, string> = {}) {
-  return sources(machine(t, { words: { source }, environment }), signal);
+async function remarksOn(
+  t: ExecutionContext,
+  source: readonly string[],
+  environment: Record<string, string> = {},
+  cacheDir?: string,
+) {
+  const words = { source, ...(cacheDir === undefined ? {} : { cacheDir }) };
+  return sources(machine(t, { words, environment: { HF_ENDPOINT: 'http://127.0.0.1:1', ...environment } }), signal);
 }
 
 async function answering(t: ExecutionContext, status: number): Promise<string> {
@@ -50,6 +59,54 @@ test('every kind of source that is there is sound', async (t) => {
     t.true(remarks[index]?.what.startsWith(name));
   }
   t.is(mirror.requests.filter(({ server }) => server === 'cdn').length, 0, 'no image is asked for');
+});
+
+const POOL = 'test-org/test-pool';
+
+async function hubOf(t: ExecutionContext, images: number): Promise<FakeHub> {
+  const { files, tasks } = smallPool(images);
+  const hub = await FakeHub.start({ repositories: [repositoryOf(POOL, [taskMapFile(tasks), ...files])] });
+  t.teardown(() => hub.close());
+  return hub;
+}
+
+test.serial(
+  'a URL is asked for the first byte of an image that the Hub lists, and told of where it does not have it',
+  async (t) => {
+    const hub = await hubOf(t, 3);
+    const mirror = await hubOf(t, 3);
+    const urls = ['/datasets/{repo}/resolve/{commit}/{path}', '/{sha256}?key=SECRET'].map(
+      (path) => mirror.endpoint + path,
+    );
+    const [right, wrong] = await remarksOn(t, [...urls, 'hub'], { HF_ENDPOINT: hub.endpoint });
+    t.like(right, { level: 'ok' });
+    t.regex(right?.what ?? '', /answers in \d+ ms, and has images\/\d\.sif$/);
+    t.is(wrong?.level, 'warning');
+    t.regex(
+      wrong?.what ?? '',
+      /\{sha256\}\?\.\.\. answers in \d+ ms, but does not have images\/\d\.sif of test-org\/test-pool \(404\)$/,
+    );
+    const [asked, ...more] = mirror.requests.filter(({ server }) => server === 'cdn');
+    t.is(asked?.headers.range, 'bytes=0-0');
+    t.deepEqual(more, []);
+  },
+);
+
+test.serial('the catalog on disk says what a URL is asked for, without the Hub, and is left as it is', async (t) => {
+  const mirror = await hubOf(t, 2);
+  const { commit, date } = mirror.repository(POOL).head;
+  const cacheDir = temporaryFolder(t);
+  const folder = new CacheLayout(cacheDir).catalogs;
+  const store = new CatalogStore(folder);
+  const listing = smallPool(2).files.map(({ path, sha256, sizeBytes }) => ({ path, sha256, sizeBytes }));
+  await store.save({ repository: POOL, commit, date, kind: 'listing', index: '', listing, others: [] });
+  await store.rememberCommit(POOL, 'main', commit);
+  const usedAtMs = async () => (await store.all().next()).value?.usedAtMs;
+  const savedAtMs = await usedAtMs();
+  const source = `${mirror.endpoint}/datasets/{repo}/resolve/{commit}/{path}`;
+  const [remark] = await remarksOn(t, [source, 'hub'], {}, cacheDir);
+  t.regex(remark?.what ?? '', /, and has images\/\d\.sif$/);
+  t.is(await usedAtMs(), savedAtMs);
 });
 
 test('what is not there is named, with what becomes of it', async (t) => {

@@ -1,6 +1,7 @@
 /**
- * Each place of `--source` and `--publish` besides the Hub: whether it is there, by the smallest request that its kind takes. What it has is not
- * looked at: it need not have every image. A folder of `--publish` must be writable, too; nothing is written there.
+ * Each place of `--source` and `--publish` besides the Hub: whether it is there, by the smallest request that its kind takes. Only of a URL it
+ * is looked whether it has an image, since every URL that is wrong looks like one without images. A folder of `--publish` must be writable,
+ * too; nothing is written there.
  */
 
 import { pino } from 'pino';
@@ -11,17 +12,21 @@ import { wordsOf } from '../../errors.js';
 import { HttpClient, type HttpReply } from '../../sources/http-client.js';
 import { RateGovernor } from '../../sources/rate-governor.js';
 import { baseUrl } from '../../sources/registry.js';
+import type { BlobAddress } from '../../sources/source.js';
 import { SourceHttp } from '../../sources/source-http.js';
-import { parseUrlTemplate } from '../../sources/url-template.js';
+import { parseUrlTemplate, type UrlTemplate } from '../../sources/url-template.js';
 import { error, note, ok, type Remark, warning } from '../finding.js';
 import type { Machine } from '../machine.js';
 import { runProgram } from '../program.js';
+import { sampleImages } from '../sample-images.js';
 import { connectionFailure } from './proxy.js';
 
 const CONNECT_LIMIT_MS = 4_000;
 const ANSWER_LIMIT_MS = 5_000;
 /** A folder of a network's disk answers late where it is busy. */
 const FOLDER_LIMIT_MS = 5_000;
+/** For one byte of an image, from a server that has just answered. */
+const IMAGE_LIMIT_MS = 2_500;
 /** An image that there is not. */
 const NO_IMAGE = {
   repository: 'tmaxfs/doctor',
@@ -35,16 +40,23 @@ export async function sources(machine: Machine, signal: AbortSignal): Promise<re
   const { settings } = machine;
   const others = settings.sources.filter(({ kind }) => kind !== 'hub');
   if (others.length === 0) return [ok('images come from the Hub alone')];
+  const wantsImages = !settings.offline && others.some(({ kind }) => kind === 'template');
+  const images = wantsImages ? sampleImages(settings, signal) : Promise.resolve([]);
   const looked = others.map(async (choice) => {
     if (settings.offline && choice.kind !== 'directory') {
       return note(`${sourceName(choice)} was not asked`, 'this is offline, as a mount would be');
     }
-    return look(choice, settings, signal);
+    return look(choice, settings, images, signal);
   });
   return Promise.all(looked);
 }
 
-async function look(choice: SourceChoice, settings: Settings, signal: AbortSignal): Promise<Remark> {
+async function look(
+  choice: SourceChoice,
+  settings: Settings,
+  images: Promise<readonly BlobAddress[]>,
+  signal: AbortSignal,
+): Promise<Remark> {
   const name = sourceName(choice);
   switch (choice.kind) {
     case 'hub':
@@ -65,9 +77,10 @@ async function look(choice: SourceChoice, settings: Settings, signal: AbortSigna
       return judge(settings, name, url, signal, [200, 401], 'it is no registry of the second version (/v2/)');
     }
     case 'template': {
-      const url = parseUrlTemplate(choice.template).urlOf(NO_IMAGE);
+      const template = parseUrlTemplate(choice.template);
       const words = 'so it says nothing by it, or is broken';
-      return judge(settings, name, url, signal, [401, 403, 404, 410], words);
+      const remark = await judge(settings, name, template.urlOf(NO_IMAGE), signal, [401, 403, 404, 410], words);
+      return remark.level === 'ok' ? lookForImages(remark, template, settings, await images, signal) : remark;
     }
   }
 }
@@ -116,6 +129,28 @@ async function judge(
   if (expected.includes(reply.status)) return ok(`${name} answers in ${tookMs} ms`);
   const what = `${name} answers ${reply.status} for what it can't have: ${otherwise}`;
   return warning(what, 'what is not right there costs an open some seconds, until it is left alone', null);
+}
+
+/** Asks a server that answers for one image of each pool, the first byte of it. `answering`: what is known of it. */
+async function lookForImages(
+  answering: Remark,
+  template: UrlTemplate,
+  settings: Settings,
+  images: readonly BlobAddress[],
+  called: AbortSignal,
+): Promise<Remark> {
+  const { what } = answering;
+  if (images.length === 0) return ok(`${what}; it was asked for no image, since no catalog is known here yet`);
+  const signal = AbortSignal.any([called, AbortSignal.timeout(IMAGE_LIMIT_MS)]);
+  const looked = images.map(async (image) => {
+    const answer = await get(settings, template.urlOf(image), signal).then(({ status }) => status, wordsOf);
+    return answer === 200 || answer === 206 ? [] : [`${image.path} of ${image.repository} (${answer})`];
+  });
+  const missing = (await Promise.all(looked)).flat();
+  if (missing.length === 0) return ok(`${what}, and has ${images.map(({ path }) => path).join(', ')}`);
+  const why =
+    'where it is to have all images, something in its URL is not right; where it has some, this is as it should be';
+  return warning(`${what}, but does not have ${missing.join(', ')}`, why, null);
 }
 
 async function get(settings: Settings, url: URL, signal: AbortSignal): Promise<HttpReply> {
