@@ -75,7 +75,7 @@ test.serial('a report has all its sections and none of the secrets that lie abou
     /^TMAXFS_CACHE_SIZE=1G$/m,
     new RegExp(`- fuse\\.tmaxfs ${POOL_NAME} `),
     /"commit": "[0-9a-f]{40}"/,
-    new RegExp(`^== cache ${pool.cacheDirectory}\\n\\n1 blobs, .*, 0 of them without a proof`, 'm'),
+    new RegExp(`^== cache ${pool.cacheDirectory}\\n\\n1 blob, .*, 0 of them without a proof`, 'm'),
     /"msg":"starting to mount /,
     /cdn\.example\/blob\?\[removed\]/,
   ]) {
@@ -108,7 +108,8 @@ test.serial('the log is cut at whole lines, and the report has a size', async (t
   ]);
   const log = stdout.slice(stdout.indexOf('== log of')).split('\n').slice(3).filter(Boolean);
   t.true(log.length > 500);
-  t.true(log.every((line) => line.startsWith('{"msg":"x') && line.endsWith('"}')));
+  // The daemon may have had something to say meanwhile.
+  t.notThrows(() => log.map((line) => JSON.parse(line)));
   t.true(stdout.length < 400_000);
 });
 
