@@ -119,7 +119,8 @@ export class Heartbeat {
     if (owner === undefined) return false;
     const { bootId, pidNamespace } = this.#self;
     if (owner.bootId !== bootId || owner.pidNamespace !== pidNamespace) return false;
-    return startTicksOf(owner.pid) !== owner.startTicks;
+    const startTicks = startTicksOf(owner.pid);
+    return startTicks === undefined ? !isHidden(owner.pid) : startTicks !== owner.startTicks;
   }
 
   async #removeDead(): Promise<void> {
@@ -155,13 +156,23 @@ function ownerAt(path: string): Owner | undefined {
   }
 }
 
-/** Field 22 of /proc/PID/stat, counted from behind the name, which may hold anything (proc(5)). */
+/** Whether there is such a process, of another user, where users do not see each other's (proc(5), hidepid). */
+function isHidden(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return systemErrorCode(error) === 'EPERM';
+  }
+}
+
+/** Field 22 of /proc/PID/stat, counted from behind the name, which may hold anything (proc(5)); undefined where that can't be read. */
 function startTicksOf(pid: number): string | undefined {
   try {
     const line = readFileSync(`/proc/${pid}/stat`, 'utf8');
     const fields = line.slice(line.lastIndexOf(')') + 2).split(' ');
     // A zombie has ended, and waits for its parent to notice.
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : fields[19];
+    return fields[0] === 'Z' || fields[0] === 'X' ? 'ended' : fields[19];
   } catch {
     return undefined;
   }

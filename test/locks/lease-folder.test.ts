@@ -1,6 +1,6 @@
 /** Lease files of a folder that others write to as well, and that fails. */
 
-import { mkdirSync, readdirSync, renameSync, statSync, symlinkSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, renameSync, statSync, symlinkSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
@@ -55,4 +55,20 @@ test('owners can be read by other users, whatever the umask', async (t) => {
   await execa(process.execPath, ['--input-type=module', '--eval', script]);
   const [owner = ''] = readdirSync(join(root, 'owners'));
   t.is(statSync(join(root, 'owners', owner)).mode & 0o777, 0o644);
+});
+
+test('an owner whom the kernel hides from other users counts for as long as it lives', async (t) => {
+  const { root, leases } = folderOf(t);
+  t.not(leases.tryTake('a', 'exclusive'), undefined);
+  for (const folder of ['', ...readdirSync(root)]) chmodSync(join(root, folder), 0o777);
+  const module = (path: string) => JSON.stringify(new URL(path, import.meta.url).href);
+  const script = `
+    import { makeFolder } from ${module('../../src/folders.js')};
+    import { LeaseFolder } from ${module('../../src/locks/lease-folder.js')};
+    process.stdout.write(String(new LeaseFolder(${JSON.stringify(root)}, makeFolder).isTaken('a')));
+  `;
+  const program = [process.execPath, '--input-type=module', '--eval', script];
+  const other = ['setpriv', '--reuid', '20002', '--regid', '20002', '--clear-groups', ...program];
+  const hidden = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"';
+  t.is((await execa('unshare', ['--mount', 'sh', '-c', hidden, 'sh', ...other])).stdout, 'true');
 });
