@@ -27,13 +27,17 @@ export function isLeft(modifiedAtMs: number): boolean {
   return modifiedAtMs < Date.now() - LEFT_AFTER_MS;
 }
 
-/** Gives a file its next content, whole and for good: whatever happens, it is the one before or this one. */
-export async function replaceFile(path: string, text: string): Promise<void> {
+/**
+ * Gives a file its next content, whole and for good: whatever happens, it is the one before or this one. `mode`: whatever the
+ * umask; if left out, it is readable as far as that allows.
+ */
+export async function replaceFile(path: string, text: string, mode?: number): Promise<void> {
   const temporary = temporaryFor(path);
   try {
     const file = await open(temporary, 'wx', 0o644);
     try {
       await file.writeFile(text);
+      if (mode !== undefined) await file.chmod(mode);
       await file.sync();
     } finally {
       await file.close();
@@ -56,18 +60,19 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** Removes the temporaries that earlier processes have left in a folder. Errors: those of the disk, but for a read-only one. */
+/** Removes the temporaries that earlier processes have left in a folder. Errors: as `removeIfLeft`. */
 export async function removeLeftTemporaries(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (isTemporary(name)) await removeIfLeft(join(folder, name));
 }
 
-/** Removes a file that nobody has written to for long. Errors: those of the disk, but for a read-only one. */
+/** Removes a file that nobody has written to for long. Errors: those of the disk, but for a read-only one, and for a file that others keep. */
 export async function removeIfLeft(path: string): Promise<void> {
   try {
     const stats = await lstat(path);
     if (stats.isFile() && isLeft(stats.mtimeMs)) await unlink(path);
   } catch (error) {
     const code = systemErrorCode(error);
-    if (code !== 'ENOENT' && code !== 'EROFS') throw error;
+    // EPERM: another user's, in a folder with the sticky bit.
+    if (code !== 'ENOENT' && code !== 'EROFS' && code !== 'EPERM') throw error;
   }
 }

@@ -12,22 +12,23 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
-import { access, type FileHandle, mkdir, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
+import { access, type FileHandle, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { enableVerity, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
-import { isStrange, removeStray, renameOver } from '../small-file.js';
-import { removeIfLeft, removeLeftTemporaries, syncFolder } from '../temporary-file.js';
-import { makeCacheFolders, refuseUnsafe } from './cache-folder.js';
+import { isStrange, renameOver, replaceSmallFile } from '../small-file.js';
+import { isTemporary, removeIfLeft, removeLeftTemporaries, syncFolder } from '../temporary-file.js';
+import { makeCacheFolder, makeCacheFolders, refuseUnsafe, removeForeign } from './cache-folder.js';
 import { CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
+import { readSharing } from './cache-sharing.js';
 import { chooseLocks, presentLocks } from './choose-locks.js';
 import type { FileLocks } from './file-locks.js';
 import { isSameFile, lstatIfThere, namesIn } from './file-lookup.js';
 import { type LockedPartial, PartialFiles } from './partial-files.js';
 import { Pins } from './pins.js';
-import { type Proof, proofStamp, readProof, writeProof } from './proof.js';
+import { type Proof, proofStamp, readProof } from './proof.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -35,6 +36,11 @@ export interface StoredBlob {
   readonly modifiedSeconds: number;
   /** When it was last leased, milliseconds since the epoch. */
   readonly usedAtMs: number;
+}
+
+export interface StoreOptions {
+  /** The group of the directory fills it, reads from it and evicts too; if left out, nobody else is let in. */
+  readonly isShared: boolean;
 }
 
 /** A blob held open under a shared lock. Its owner gives it back with `closeBlob`. */
@@ -77,10 +83,10 @@ export class BlobStore {
 
   /**
    * Creates what is missing below `root`: an empty folder, or a cache of ours, known by its tag.
-   * Errors: EACCES it can't be made or written; EEXIST a folder with other things in it; EPERM an unsafe folder.
+   * Errors: EACCES it can't be made or written; EEXIST a folder with other things in it; EPERM an unsafe folder; those of `readSharing`.
    */
-  static async open(root: string): Promise<BlobStore> {
-    const layout = new CacheLayout(root);
+  static async open(root: string, { isShared }: StoreOptions = { isShared: false }): Promise<BlobStore> {
+    const layout = new CacheLayout(root, isShared ? await readSharing(root) : undefined);
     try {
       await makeCacheFolders(layout);
     } catch (cause) {
@@ -95,9 +101,12 @@ export class BlobStore {
     return new BlobStore(layout, chooseLocks(layout));
   }
 
-  /** The blobs of a cache that is there already; touches nothing. Errors: ENOENT there is none; EPERM an unsafe folder. */
-  static async existing(root: string): Promise<BlobStore> {
-    const layout = new CacheLayout(root);
+  /**
+   * The blobs of a cache that is there already; touches nothing. Errors: ENOENT there is none; EPERM an unsafe folder; those of
+   * `readSharing`.
+   */
+  static async existing(root: string, { isShared }: StoreOptions = { isShared: false }): Promise<BlobStore> {
+    const layout = new CacheLayout(root, isShared ? await readSharing(root) : undefined);
     try {
       await stat(layout.blobs);
     } catch (cause) {
@@ -131,7 +140,11 @@ export class BlobStore {
     for (const shard of await readdir(this.layout.proofs, { withFileTypes: true })) {
       if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) continue;
       const folder = join(this.layout.proofs, shard.name);
-      for (const name of await readdir(folder)) if (!isThere(name)) await removeIfLeft(join(folder, name));
+      for (const name of await readdir(folder)) {
+        // As for `removeForeign`.
+        const isOurs = this.layout.sharing === undefined || SHA256_NAME.test(name) || isTemporary(name);
+        if (isOurs && !isThere(name)) await removeIfLeft(join(folder, name));
+      }
     }
   }
 
@@ -237,7 +250,10 @@ export class BlobStore {
   }
 
   async writeProof(proof: Proof): Promise<void> {
-    await writeProof(this.layout.proof(proof.sha256), proof);
+    const path = this.layout.proof(proof.sha256);
+    await makeCacheFolder(this.layout, dirname(path));
+    // Not synced: losing it costs one verification.
+    await replaceSmallFile(path, JSON.stringify(proof), this.layout.sharing?.readableMode);
   }
 
   /** Takes a blob out of service: whoever is asked for it next proves it again first. What is open stays open. */
@@ -265,8 +281,7 @@ export class BlobStore {
     await this.partials.sync(partial);
     await this.writeProof({ ...proof, modifiedSeconds });
     const target = this.layout.blob(sha256);
-    const created = await mkdir(dirname(target), { recursive: true, mode: 0o755 });
-    if (created !== undefined) await syncFolder(this.layout.blobs);
+    if (await makeCacheFolder(this.layout, dirname(target))) await syncFolder(this.layout.blobs);
     // The kernel gives the exclusive lock back before it grants the shared one: another process may have been quicker.
     const { ino } = await handle.stat();
     if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) return false;
@@ -394,7 +409,7 @@ export class BlobStore {
       const path = join(this.layout.retired, name);
       const stats = await lstatIfThere(path);
       if (stats?.isFile() && RETIRED_NAME.test(name)) found.push({ name, sizeBytes: stats.size });
-      else if (stats !== undefined) await removeStray(path);
+      else if (stats !== undefined) await removeForeign(this.layout, path);
     }
     return found;
   }

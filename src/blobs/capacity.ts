@@ -14,9 +14,9 @@ import { LRUCache } from 'lru-cache';
 import { counted } from '../counted.js';
 import { diskError } from '../disk-error.js';
 import { TmaxError } from '../errors.js';
-import { removeStray } from '../small-file.js';
 import type { IndexChanges } from './blob-index.js';
 import type { BlobStore } from './blob-store.js';
+import { removeForeign } from './cache-folder.js';
 import { CacheUsage, type RoomRequest } from './cache-usage.js';
 import { RoomChanges } from './room-changes.js';
 
@@ -95,7 +95,7 @@ export class Capacity {
       return;
     }
     await this.#inTurn(NEVER, async () => {
-      for (const path of await this.#look()) await removeStray(path);
+      for (const path of await this.#look()) await removeForeign(this.#store.layout, path);
     });
   }
 

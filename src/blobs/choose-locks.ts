@@ -1,10 +1,11 @@
 /** Which locks a cache directory has: the kernel's where they work there, else lease files; the same for all who use it. */
 
-import { closeSync, constants, mkdirSync, openSync, readdirSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, openSync, readdirSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemErrorCode } from '../errors.js';
 import { flock } from '../libc.js';
 import { temporaryFor } from '../temporary-file.js';
+import { makeCacheFolderNow } from './cache-folder.js';
 import type { CacheLayout } from './cache-layout.js';
 import { type FileLocks, KernelLocks } from './file-locks.js';
 import { LeaseFiles } from './lease-files.js';
@@ -18,9 +19,10 @@ const NO_TRIAL = ['EROFS', 'EACCES', 'EPERM', 'ENOSPC', 'EDQUOT'];
 /** Tries it out, and makes lease files known to all where they are needed. Errors: those of the disk. */
 export function chooseLocks(layout: CacheLayout): FileLocks {
   const present = presentLocks(layout);
-  const isKnown = !present.isKernel || (kernelLocksWork(layout.reservations) && !locksAreLocal(layout.root));
-  if (isKnown) return present;
-  mkdirSync(layout.lockOwners, { recursive: true, mode: 0o755 });
+  if (present.isKernel && kernelLocksWork(layout.reservations) && !locksAreLocal(layout.root)) return present;
+  // Last the one that others know them by.
+  const shards = layout.sharing === undefined ? [] : layout.lockShards;
+  for (const folder of [...shards, layout.lockOwners]) makeCacheFolderNow(layout, folder);
   return new LeaseFiles(layout);
 }
 

@@ -8,6 +8,7 @@ import { rm } from 'node:fs/promises';
 import { removeStray } from '../small-file.js';
 import { isLeft, isTemporary } from '../temporary-file.js';
 import type { BlobStore } from './blob-store.js';
+import { removeForeign } from './cache-folder.js';
 import { blobOfPartial, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
 import { type FoundFile, filesBelow } from './files-below.js';
 
@@ -44,7 +45,9 @@ async function removePartials(store: BlobStore): Promise<{ partials: Removed; ru
   let running = 0;
   for await (const file of filesBelow(store.layout.partials, 0)) {
     const sha256 = blobOfPartial(file.name);
-    if (await (sha256 === undefined ? removeStray(file.path) : store.partials.remove(sha256))) removed.add(file);
+    if (sha256 === undefined) {
+      if (await removeForeign(store.layout, file.path)) removed.add(file);
+    } else if (await store.partials.remove(sha256)) removed.add(file);
     else running += 1;
   }
   return { partials: removed, running };
@@ -54,7 +57,7 @@ async function removeRetired(store: BlobStore): Promise<Removed> {
   const removed = new Count();
   for await (const file of filesBelow(store.layout.retired, 0)) {
     const isOurs = RETIRED_NAME.test(file.name);
-    if (await (isOurs ? store.removeRetired(file.name) : removeStray(file.path))) removed.add(file);
+    if (await (isOurs ? store.removeRetired(file.name) : removeForeign(store.layout, file.path))) removed.add(file);
   }
   return removed;
 }
@@ -83,8 +86,7 @@ async function removeTemporaryFiles({ layout }: BlobStore): Promise<Removed> {
   ] as const) {
     for await (const file of filesBelow(folder, depth)) {
       if (!isTemporary(file.name) || !isLeft(file.modifiedAtMs)) continue;
-      await rm(file.path, { force: true });
-      removed.add(file);
+      if (await removeStray(file.path)) removed.add(file);
     }
   }
   return removed;

@@ -8,10 +8,10 @@
 
 import { closeSync, fstatSync } from 'node:fs';
 import { relative } from 'node:path';
-import { makeFolder } from '../folders.js';
 import { LeaseFolder } from '../locks/lease-folder.js';
 import { openReadOnly } from '../read-only-file.js';
 import { isStrange } from '../small-file.js';
+import { makeCacheFolderNow } from './cache-folder.js';
 import type { CacheLayout } from './cache-layout.js';
 import type { FileLocks, LockMode } from './file-locks.js';
 
@@ -24,7 +24,7 @@ export class LeaseFiles implements FileLocks {
   /** Touches nothing until something is locked. */
   constructor(layout: CacheLayout) {
     this.#layout = layout;
-    this.#leases = new LeaseFolder(layout.locks, makeFolder);
+    this.#leases = new LeaseFolder(layout.locks, (path) => makeCacheFolderNow(layout, path));
   }
 
   get partialSuffix(): string {

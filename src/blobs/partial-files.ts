@@ -9,8 +9,10 @@ import { join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { systemErrorCode } from '../errors.js';
 import { isStrange, removeStray } from '../small-file.js';
-import { makeCacheFolders } from './cache-folder.js';
+import { removeIfLeft } from '../temporary-file.js';
+import { makeCacheFolders, removeForeign } from './cache-folder.js';
 import { blobOfPartial, type CacheLayout } from './cache-layout.js';
+import { isOwn } from './cache-sharing.js';
 import type { FileLocks } from './file-locks.js';
 import { isSameFile, lstatIfThere, namesIn } from './file-lookup.js';
 
@@ -42,31 +44,42 @@ export class PartialFiles {
       const sha256 = blobOfPartial(name);
       // Each owner may have a file of its own.
       if (stats.isFile() && sha256 !== undefined) found.set(sha256, (found.get(sha256) ?? 0) + stats.blocks * 512);
-      else await removeStray(path);
+      else await removeForeign(this.#layout, path);
     }
     return [...found].map(([sha256, sizeBytes]) => ({ sha256, sizeBytes }));
   }
 
   /**
    * Opens or creates the partial file and takes its lock; undefined while another process has it. What lies in its place
-   * and is no partial file of ours is removed first.
+   * and is no partial file of ours is removed first; so is what another user has left of a fetch, since only its owner could
+   * make a blob of it.
    * Errors: those of the disk as TmaxError: ENOSPC; EIO with what is wrong with it.
    */
   async lock(sha256: string): Promise<LockedPartial | undefined> {
     const lockPath = this.#layout.partial(sha256);
     const path = `${lockPath}${this.#locks.partialSuffix}`;
-    const handle = await this.#open(path);
-    try {
-      const locked = this.#locks.tryLock(handle.fd, lockPath, 'exclusive');
-      if (locked && (await isSameFile(path, await handle.stat()))) {
-        await this.#removeOthers(sha256, path);
-        return { path, handle };
+    for (let attempt = 1; attempt <= MAX_PARTIAL_ATTEMPTS; attempt += 1) {
+      const handle = await this.#open(path);
+      if (handle === undefined) return undefined;
+      let isLeft = false;
+      try {
+        const locked = this.#locks.tryLock(handle.fd, lockPath, 'exclusive');
+        const stats = await handle.stat();
+        if (locked && (await isSameFile(path, stats))) {
+          isLeft = this.#layout.sharing !== undefined && !isOwn(stats.uid);
+          if (!isLeft) {
+            await this.#removeOthers(sha256, path);
+            return { path, handle };
+          }
+          await unlink(path);
+        }
+      } catch (error) {
+        await this.#unlock(handle);
+        throw error;
       }
-    } catch (error) {
       await this.#unlock(handle);
-      throw error;
+      if (!isLeft) return undefined;
     }
-    await this.#unlock(handle);
     return undefined;
   }
 
@@ -88,19 +101,28 @@ export class PartialFiles {
     await handle.close();
   }
 
-  async #open(path: string): Promise<FileHandle> {
+  /** Undefined where it is another user's, and just being made or made a blob. */
+  async #open(path: string): Promise<FileHandle | undefined> {
+    const { sharing } = this.#layout;
     const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
     for (let attempt = 1; ; attempt += 1) {
       try {
         const handle = await open(path, flags, 0o600);
         const stats = await handle.stat();
         // A second name would let the fetch write into somebody else's file.
-        if (stats.isFile() && stats.nlink === 1) return handle;
+        if (stats.isFile() && stats.nlink === 1) {
+          await sharing?.admit(handle, stats);
+          return handle;
+        }
         await handle.close();
         await removeStray(path);
       } catch (error) {
         if (attempt >= MAX_PARTIAL_ATTEMPTS) throw diskError(error, `the partial file ${path} can't be opened`);
-        await this.#mend(path, error);
+        if (sharing !== undefined && (await isAnothers(path, error))) {
+          // Just being made, or made a blob. Who was killed at that would keep it for ever: what is old goes.
+          await removeIfLeft(path);
+          if (await isAnothers(path, error)) return undefined;
+        } else await this.#mend(path, error);
       }
     }
   }
@@ -109,7 +131,8 @@ export class PartialFiles {
   async #mend(path: string, cause: unknown): Promise<void> {
     const code = systemErrorCode(cause);
     // Killed right before its rename, when it was as read-only as the blob that it was to become.
-    if (code === 'EACCES' && (await lstatIfThere(path))?.isFile()) await chmod(path, 0o600);
+    const stats = code === 'EACCES' ? await lstatIfThere(path) : undefined;
+    if (stats?.isFile() && isOwn(stats.uid)) await chmod(path, 0o600);
     else if (code === 'ENOENT') await makeCacheFolders(this.#layout);
     else if (!isStrange(cause) || !(await removeStray(path))) {
       throw diskError(cause, `the partial file ${path} can't be opened`);
@@ -162,4 +185,10 @@ export class PartialFiles {
       await this.#unlock(partial.handle);
     }
   }
+}
+
+/** Whether a file could not be opened since it is another user's. Errors: those of the disk. */
+async function isAnothers(path: string, cause: unknown): Promise<boolean> {
+  const stats = systemErrorCode(cause) === 'EACCES' ? await lstatIfThere(path) : undefined;
+  return stats !== undefined && !isOwn(stats.uid);
 }

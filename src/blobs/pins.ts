@@ -9,9 +9,9 @@
 import { existsSync } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
 import { systemErrorCode } from '../errors.js';
-import { makeFolder } from '../folders.js';
 import { isStrange, removeStray } from '../small-file.js';
 import { syncFolder } from '../temporary-file.js';
+import { makeCacheFolder } from './cache-folder.js';
 import { type CacheLayout, SHA256_NAME } from './cache-layout.js';
 
 export class Pins {
@@ -37,7 +37,7 @@ export class Pins {
 
   /** Resolves once they would outlive a power cut. Errors: those of the disk. */
   async add(blobs: Iterable<string>): Promise<void> {
-    makeFolder(this.#layout.pins);
+    await makeCacheFolder(this.#layout, this.#layout.pins);
     for (const sha256 of blobs) {
       try {
         await (await open(this.#layout.pin(sha256), 'wx', 0o644)).close();

@@ -6,11 +6,8 @@
  */
 
 import { lstatSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
 import * as v from 'valibot';
-import { readSmallFile, renameOver } from '../small-file.js';
-import { temporaryFor } from '../temporary-file.js';
+import { readSmallFile } from '../small-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
 
 const proofShape = v.object({
@@ -47,19 +44,6 @@ export function readProof(path: string): Proof | undefined {
 export function proofStamp(path: string): string | undefined {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   return stats === undefined ? undefined : `${stats.ino}:${stats.mtimeMs}`;
-}
-
-/** Replaces the proof at `path`. Not synced: losing it costs one verification. */
-export async function writeProof(path: string, proof: Proof): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o755 });
-  const temporary = temporaryFor(path);
-  try {
-    await writeFile(temporary, JSON.stringify(proof), { mode: 0o644 });
-    await renameOver(temporary, path);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
 }
 
 /** Whether `proof` covers this file at this level by a verifier that is not older than `verifierVersion`. */

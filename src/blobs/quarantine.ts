@@ -11,12 +11,13 @@
  */
 
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import * as v from 'valibot';
-import { readSmallFile, removeStray, renameOver } from '../small-file.js';
-import { isTemporary, removeLeftTemporaries, temporaryFor } from '../temporary-file.js';
+import { readSmallFile, removeStray, replaceSmallFile } from '../small-file.js';
+import { isTemporary, removeLeftTemporaries } from '../temporary-file.js';
 import { VERIFY_LEVELS, type VerifyLevel } from '../verify/verdict.js';
+import { makeCacheFolder, removeForeign } from './cache-folder.js';
 import type { CacheLayout } from './cache-layout.js';
 import { SHA256_NAME } from './cache-layout.js';
 
@@ -62,18 +63,22 @@ export class Quarantine {
     this.#verifierVersion = verifierVersion;
   }
 
-  /** Reads what earlier runs left; records that can't be read as such are removed. */
+  /** Reads what earlier runs left; records that can't be read as such are removed. Errors: those of the disk. */
   async load(): Promise<void> {
-    await mkdir(this.#layout.quarantine, { recursive: true, mode: 0o755 });
+    await makeCacheFolder(this.#layout, this.#layout.quarantine);
     await removeLeftTemporaries(this.#layout.quarantine);
     for (const name of (await readdir(this.#layout.quarantine)).slice(0, MAX_RECORDS)) {
       // Another process may be about to give it its name.
       if (isTemporary(name)) continue;
       const sha256 = basename(name, '.json');
       const path = this.#layout.quarantineRecord(sha256);
-      const record = SHA256_NAME.test(sha256) ? parseRecord(readSmallFile(path)) : undefined;
+      if (name !== `${sha256}.json` || !SHA256_NAME.test(sha256)) {
+        await removeForeign(this.#layout, join(this.#layout.quarantine, name));
+        continue;
+      }
+      const record = parseRecord(readSmallFile(path));
       if (record?.sha256 === sha256) this.#records.set(sha256, record);
-      else await removeStray(join(this.#layout.quarantine, name));
+      else await removeStray(path);
     }
   }
 
@@ -120,10 +125,8 @@ export class Quarantine {
     this.#records.set(sha256, record);
     this.#unwritten.add(sha256);
     const path = this.#layout.quarantineRecord(sha256);
-    const temporary = temporaryFor(path);
-    await mkdir(dirname(path), { recursive: true, mode: 0o755 });
-    await writeFile(temporary, JSON.stringify(record), { mode: 0o644 });
-    await renameOver(temporary, path);
+    await makeCacheFolder(this.#layout, dirname(path));
+    await replaceSmallFile(path, JSON.stringify(record), this.#layout.sharing?.readableMode);
     this.#unwritten.delete(sha256);
   }
 

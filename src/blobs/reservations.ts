@@ -8,14 +8,15 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, constants, openSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, fchmodSync, openSync, unlinkSync } from 'node:fs';
 import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay, setImmediate } from 'node:timers/promises';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { openReadOnly } from '../read-only-file.js';
-import { isStrange, readSmallFile, removeStray } from '../small-file.js';
+import { isForbidden, isStrange, readSmallFile, removeStray } from '../small-file.js';
+import { removeIfLeft } from '../temporary-file.js';
 import type { BlobStore } from './blob-store.js';
 import { makeCacheFolders } from './cache-folder.js';
 
@@ -74,6 +75,8 @@ export class Reservations {
     const name = `${kind}.${sha256}.${sizeBytes}.${randomBytes(8).toString('hex')}`;
     const path = join(this.#store.layout.reservations, name);
     const descriptor = openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL, 0o600);
+    const { sharing } = this.#store.layout;
+    if (sharing !== undefined) fchmodSync(descriptor, sharing.writableMode);
     this.#own.add(name);
     const release = () => {
       this.#own.delete(name);
@@ -117,6 +120,8 @@ export class Reservations {
       descriptor = openReadOnly(path);
     } catch (error) {
       if (isStrange(error)) return false;
+      // Killed before it was the group's: its user, and root, will remove it.
+      if (isForbidden(error)) return true;
       throw error;
     }
     try {
@@ -142,9 +147,11 @@ export class Reservations {
 
   async #tryLock(path: string): Promise<FileHandle | undefined> {
     const handle = await this.#openLock(path);
+    if (handle === undefined) return undefined;
     try {
-      const { ino } = await handle.stat();
-      if (this.#store.locks.tryLock(handle.fd, path, 'exclusive') && (await inodeOf(path)) === ino) {
+      const stats = await handle.stat();
+      await this.#store.layout.sharing?.admit(handle, stats);
+      if (this.#store.locks.tryLock(handle.fd, path, 'exclusive') && (await inodeOf(path)) === stats.ino) {
         // For people; a full disk, of all things, must not keep room from being made.
         await sign(handle).catch(() => undefined);
         return handle;
@@ -159,11 +166,17 @@ export class Reservations {
     return undefined;
   }
 
-  async #openLock(path: string): Promise<FileHandle> {
+  /** Undefined where it is another user's, who is just making it. Errors: those of the disk. */
+  async #openLock(path: string): Promise<FileHandle | undefined> {
     const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
     try {
       return await open(path, flags, 0o600);
     } catch (error) {
+      if (this.#store.layout.sharing !== undefined && isForbidden(error)) {
+        // Killed at that, they would keep it from all others for ever.
+        await removeIfLeft(path);
+        return undefined;
+      }
       if (systemErrorCode(error) !== 'ENOENT') throw error;
       await makeCacheFolders(this.#store.layout);
       return await open(path, flags, 0o600);

@@ -6,10 +6,12 @@
  * parsed as strictly as what came from the network.
  */
 
-import { mkdir, readdir, readFile, rm, stat, utimes } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, lutimes, mkdir, open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode, TmaxError } from '../errors.js';
+import { isStrange } from '../small-file.js';
 import { removeLeftTemporaries, replaceFile } from '../temporary-file.js';
 import { buildCatalog } from './build-catalog.js';
 import { CATALOG_KINDS, type Catalog, type CatalogKind, type CatalogSources, type ListedFile } from './catalog.js';
@@ -56,22 +58,38 @@ export interface StoredCatalog {
 
 const revisionsShape = v.record(v.string(), commitShape);
 
+/** How its folders and files are made. */
+export interface CatalogMaking {
+  /** Also makes what is missing above it. */
+  readonly makeFolder: (path: string) => Promise<unknown>;
+  /** Whatever the umask; undefined: as that says. */
+  readonly fileMode: number | undefined;
+}
+
+const FOR_ONE_USER: CatalogMaking = {
+  makeFolder: (path) => mkdir(path, { recursive: true, mode: 0o755 }),
+  fileMode: undefined,
+};
+
 export class CatalogStore {
   readonly #folder: string;
+  readonly #making: CatalogMaking;
   /** Revisions are read, changed and written by one at a time: several pools may be of one repository. */
   #remembering: Promise<void> = Promise.resolve();
 
   /** `folder` is created on the first save. */
-  constructor(folder: string) {
+  constructor(folder: string, making: CatalogMaking = FOR_ONE_USER) {
     this.#folder = folder;
+    this.#making = making;
   }
 
   /** As `read`, and from then on it is the one that was used last. */
   async load(repository: string, commit: string, kind: CatalogKind): Promise<CatalogSources | undefined> {
     const stored = await this.read(repository, commit, kind);
     if (stored === undefined) return undefined;
-    // Only orders which goes first: on a disk that can't be written nothing goes.
-    await utimes(this.#catalogPath(repository, commit, kind), new Date(), new Date()).catch(() => undefined);
+    // Only orders which goes first: on a disk that can't be written nothing goes, and
+    // what another user has saved is that user's to mark.
+    await lutimes(this.#catalogPath(repository, commit, kind), new Date(), new Date()).catch(() => undefined);
     return stored;
   }
 
@@ -91,7 +109,7 @@ export class CatalogStore {
         const path = join(this.#folder, folder, name);
         const text = await readIfThere(path);
         if (text === undefined) continue;
-        const { size, mtimeMs } = await stat(path);
+        const { size, mtimeMs } = await lstat(path);
         const commit = name.slice(0, 40);
         const isCurrent = revisions.has(commit);
         yield { path, sizeBytes: size, usedAtMs: mtimeMs, commit, isCurrent, catalog: usableCatalog(text) };
@@ -105,10 +123,10 @@ export class CatalogStore {
 
   async save(sources: CatalogSources): Promise<void> {
     const folder = this.#repositoryFolder(sources.repository);
-    await mkdir(folder, { recursive: true, mode: 0o755 });
+    await this.#making.makeFolder(folder);
     const { repository, commit, date, listing, kind, index } = sources;
     const stored = kind === 'task-map' ? { repository, commit, date, taskMap: index, listing } : sources;
-    await replaceFile(this.#catalogPath(repository, commit, kind), JSON.stringify(stored));
+    await replaceFile(this.#catalogPath(repository, commit, kind), JSON.stringify(stored), this.#making.fileMode);
     await removeOldest(folder, MAX_CATALOGS_PER_REPOSITORY);
     await removeLeftTemporaries(folder);
   }
@@ -130,8 +148,9 @@ export class CatalogStore {
     revisions.delete(revision);
     revisions.set(revision, commit);
     const newest = [...revisions].slice(-MAX_REVISIONS);
-    await mkdir(this.#repositoryFolder(repository), { recursive: true, mode: 0o755 });
-    await replaceFile(this.#revisionsPath(repository), JSON.stringify(Object.fromEntries(newest)));
+    await this.#making.makeFolder(this.#repositoryFolder(repository));
+    const text = JSON.stringify(Object.fromEntries(newest));
+    await replaceFile(this.#revisionsPath(repository), text, this.#making.fileMode);
   }
 
   async #revisions(repository: string): Promise<Map<string, string>> {
@@ -191,11 +210,17 @@ async function readFolderIfThere(path: string): Promise<string[]> {
   }
 }
 
+/** Undefined where there is no file; what others may have put there (a link, a FIFO) is none, and never waited for. */
 async function readIfThere(path: string): Promise<string | undefined> {
   try {
-    return await readFile(path, 'utf8');
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    try {
+      return (await file.stat()).isFile() ? await file.readFile('utf8') : undefined;
+    } finally {
+      await file.close();
+    }
   } catch (error) {
-    if (systemErrorCode(error) === 'ENOENT') return undefined;
+    if (isStrange(error)) return undefined;
     throw error;
   }
 }
@@ -219,7 +244,7 @@ function parseJson<Shape extends v.GenericSchema>(
 async function removeOldest(folder: string, keep: number): Promise<void> {
   const names = (await readdir(folder)).filter((name) => CATALOG_NAME.test(name));
   const aged = await Promise.all(
-    names.map(async (name) => ({ path: join(folder, name), savedMs: (await stat(join(folder, name))).mtimeMs })),
+    names.map(async (name) => ({ path: join(folder, name), savedMs: (await lstat(join(folder, name))).mtimeMs })),
   );
   aged.sort((a, b) => b.savedMs - a.savedMs);
   await Promise.all(aged.slice(keep).map(({ path }) => rm(path, { force: true })));

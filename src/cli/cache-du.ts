@@ -1,16 +1,15 @@
 /** `tmaxfs cache du`: what a cache directory takes on its disk, and what it may. */
 
-import { BlobStore } from '../blobs/blob-store.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type CacheUse, measureCache, type Taken } from '../daemon/cache-listing.js';
 import { daemonsOn } from '../daemon/daemons-on-cache.js';
 import type { CacheCommandOptions } from './cache-ls.js';
-import { chooseCache } from './choose-cache.js';
+import { openChosenCache } from './choose-cache.js';
 import { formatTable, printable } from './table.js';
 
 /** Errors: ENOENT no cache there; EPERM an unsafe or another user's one. */
 export async function cacheDuCommand(options: CacheCommandOptions): Promise<void> {
-  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
+  const store = await openChosenCache(options);
   const use = await measureCache(store, await daemonsOn(store.layout.root));
   process.stdout.write(options.json ? `${JSON.stringify(use, null, 2)}\n` : printable(describe(use)));
 }

@@ -1,17 +1,16 @@
 /** `tmaxfs cache gc`: takes away from a cache directory what is of no use, beside any daemon on it. */
 
-import { BlobStore } from '../blobs/blob-store.js';
 import type { Removed } from '../blobs/cleaning.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type CacheCleaning, cleanCache } from '../daemon/cache-cleaning.js';
 import { daemonsOn } from '../daemon/daemons-on-cache.js';
 import type { CacheCommandOptions } from './cache-ls.js';
-import { chooseCache } from './choose-cache.js';
+import { openChosenCache } from './choose-cache.js';
 import { printable } from './table.js';
 
 /** Errors: ENOENT no cache, or no catalog, there; EPERM an unsafe or another user's one; those of the disk. */
 export async function cacheGcCommand(options: CacheCommandOptions & { readonly unlisted: boolean }): Promise<void> {
-  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
+  const store = await openChosenCache(options);
   const daemons = await daemonsOn(store.layout.root);
   const shown = new Set(daemons.flatMap(({ pools }) => pools.map(({ commit }) => commit)));
   const cleaning = await cleanCache(store, { shown, unlisted: options.unlisted });

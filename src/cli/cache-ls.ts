@@ -1,19 +1,17 @@
 /** `tmaxfs cache ls`: every image in a cache directory, with or without a daemon on it. */
 
-import { BlobStore } from '../blobs/blob-store.js';
 import { formatBytes } from '../daemon/amount.js';
 import { type ListedBlob, listCache } from '../daemon/cache-listing.js';
-import { chooseCache } from './choose-cache.js';
+import { type CacheWords, openChosenCache } from './choose-cache.js';
 import { formatTable, printable } from './table.js';
 
-export interface CacheCommandOptions {
-  readonly cacheDir?: string;
+export interface CacheCommandOptions extends CacheWords {
   readonly json: boolean;
 }
 
 /** Errors: ENOENT no cache there; EPERM an unsafe or another user's one. */
 export async function cacheLsCommand(options: CacheCommandOptions): Promise<void> {
-  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
+  const store = await openChosenCache(options);
   const listing = await listCache(store);
   process.stdout.write(options.json ? `${JSON.stringify(listing, null, 2)}\n` : printable(describe(listing.blobs)));
 }

@@ -1,7 +1,7 @@
 /** The commands that say what stays on disk, and look after it. */
 
 import type { Command } from 'commander';
-import { cacheDirectoryOption } from './option.js';
+import { cacheOptions } from './option.js';
 
 const MOUNTPOINT = 'where it is mounted';
 const NAMES = 'paths in the mount, variants, tasks, or sha256s';
@@ -30,23 +30,21 @@ export function defineCache(tmaxfs: Command): void {
     .action(async (mountpoint: string, names: string[]) => (await import('./keep.js')).evictCommand(mountpoint, names));
 
   const cache = tmaxfs.command('cache').description('look at a cache directory, or clean it; no daemon is needed');
-  cache
+  const ls = cache
     .command('ls')
     .description('every image in it, the one that is evicted next first')
-    .addOption(cacheDirectoryOption())
     .option('--json', 'print the document, stable and in full', false)
     .action(async (options) => (await import('./cache-ls.js')).cacheLsCommand(options));
-  cache
+  const du = cache
     .command('du')
     .description('what it takes on its disk, and may take')
-    .addOption(cacheDirectoryOption())
     .option('--json', 'print the document, stable and in full', false)
     .action(async (options) => (await import('./cache-du.js')).cacheDuCommand(options));
-  cache
+  const gc = cache
     .command('gc')
     .description('remove what is of no use: partial files that nobody is fetching, proofs without image, old catalogs')
     .option('--unlisted', 'also images that no daemon shows, and no revision known here, as after one has moved', false)
-    .addOption(cacheDirectoryOption())
     .option('--json', 'print the document, stable and in full', false)
     .action(async (options) => (await import('./cache-gc.js')).cacheGcCommand(options));
+  for (const command of [ls, du, gc]) for (const one of cacheOptions()) command.addOption(one);
 }

@@ -3,11 +3,11 @@
 import { type Command, Option } from 'commander';
 import { defaultThreads } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
-import { cacheDirectoryOption, DEFAULT_THREADS, poolOptions, withMountOptions } from './option.js';
+import { cacheOptions, DEFAULT_THREADS, poolOptions, withMountOptions } from './option.js';
 
 /** Options of `mount` that say where images come from and how they are fetched, proven and written. */
 const FETCHING = new Set(
-  'repo revision pool catalog name cache-dir cache-size reserve-free verify verify-threads source offline publish-reserve publish-size start-timeout connections max-fetches connect-timeout first-byte-timeout idle-timeout min-speed'.split(
+  'repo revision pool catalog name cache-dir shared-cache cache-size reserve-free verify verify-threads source offline publish-reserve publish-size start-timeout connections max-fetches connect-timeout first-byte-timeout idle-timeout min-speed'.split(
     ' ',
   ),
 );
@@ -29,9 +29,8 @@ export function defineImages(tmaxfs: Command): void {
       'also forget which published images were refused, so that the next open fetches them anew',
       false,
     )
-    .addOption(cacheDirectoryOption())
     .action(async (options) => (await import('./verify.js')).verifyCommand(options));
-  for (const one of poolOptions()) verify.addOption(one);
+  for (const one of [...cacheOptions(), ...poolOptions()]) verify.addOption(one);
 
   tmaxfs
     .command('prefetch')

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import { SERVED_ARCHITECTURES } from '../blobs/architecture-gate.js';
 import { DRIVERS, defaultThreads, LOG_LEVELS } from '../daemon/settings.js';
 import { VERIFY_LEVELS } from '../verify/verdict.js';
-import { ALLOW_OTHER, cacheDirectoryOption, DEFAULT_THREADS, flag, listOption, option, poolOptions } from './option.js';
+import { ALLOW_OTHER, cacheOptions, DEFAULT_THREADS, flag, listOption, option, poolOptions } from './option.js';
 
 /** Node, this program, `mount`. */
 const WORDS_BEFORE_OPTIONS = 3;
@@ -15,9 +15,8 @@ export function defineMount(tmaxfs: Command, argv: readonly string[]): void {
     .command('mount')
     .description('mount a pool; returns when its tree is readable')
     .argument('<mountpoint>', 'an empty folder');
-  for (const one of poolOptions()) mount.addOption(one);
+  for (const one of [...poolOptions(), ...cacheOptions()]) mount.addOption(one);
   mount
-    .addOption(cacheDirectoryOption())
     .addOption(
       option('--cache-size <size>', 'most that the cache may hold, bytes or share of the disk').default('200G'),
     )

@@ -35,8 +35,15 @@ export function poolOptions(): readonly Option[] {
   ];
 }
 
-export function cacheDirectoryOption(): Option {
-  return option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)');
+/** Of every command that opens the cache. */
+export function cacheOptions(): readonly Option[] {
+  return [
+    option('--cache-dir <folder>', 'where blobs are kept (default: $XDG_CACHE_HOME/tmaxfs)'),
+    flag(
+      '--shared-cache',
+      'trust the group of the cache directory: its members fill it, read from it and evict (default: no one else is let in)',
+    ).default(false),
+  ];
 }
 
 /** An option that the environment can set too: `--cache-dir` is TMAXFS_CACHE_DIR. A variable that is empty counts as unset. */

@@ -31,7 +31,7 @@ export function screenOf(status: Status): string {
     ...(status.metricsUrl === null ? [] : [`  metrics   ${status.metricsUrl}`]),
     `  tasks     ${variants.join(', ')}; ${counted(catalog.blobs, 'blob')}${catalog.problems > 0 ? `; ${catalog.problems} left out (tmaxfs coverage)` : ''}`,
     `  cache     ${bar(cache.usedBytes / cache.limitBytes)} ${formatBytes(cache.usedBytes - cache.reservedBytes)} used${reserved} of ${formatBytes(cache.limitBytes)}`,
-    `  disk      ${formatBytes(cache.diskAvailableBytes)} free, ${formatBytes(cache.reserveFreeBytes)} of that left alone, on the disk of ${cache.directory}`,
+    `  disk      ${formatBytes(cache.diskAvailableBytes)} free, ${formatBytes(cache.reserveFreeBytes)} of that left alone, on the disk of ${cache.directory}${cache.isShared ? ', which its group shares' : ''}`,
     `  blobs     ${cache.idleBlobs + cache.leasedBlobs} ready, ${cache.leasedBlobs} of them held open, ${pinned(cache.pinned)}, ${fetches.evicted} evicted`,
     `  opens     ${opens.hits} at once from the cache${percentiles(opens.latency.hits)}, ${opens.misses} that had to wait for a fetch (also those in vain)${percentiles(opens.latency.waited)}, ${opens.waiting.length} waiting now`,
     `  fetches   ${fetchesOf(status)}; from ${status.sources.map(({ name }) => name).join(', ') || 'nowhere'}; verify level ${status.verifyLevel}`,

@@ -8,7 +8,7 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { SingleBar } from 'cli-progress';
 import PQueue from 'p-queue';
 import { pino } from 'pino';
-import { BlobStore } from '../blobs/blob-store.js';
+import type { BlobStore } from '../blobs/blob-store.js';
 import { Quarantine } from '../blobs/quarantine.js';
 import { checkStored } from '../blobs/stored-blob-check.js';
 import type { Catalog } from '../catalog/catalog.js';
@@ -24,16 +24,15 @@ import { messageOf, TmaxError } from '../errors.js';
 import type { ShownPool } from '../filesystem/tree.js';
 import type { VerifyLevel } from '../verify/verdict.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
-import { chooseCache } from './choose-cache.js';
+import { type CacheWords, openChosenCache } from './choose-cache.js';
 
-export interface VerifyCommandOptions extends PoolWords {
+export interface VerifyCommandOptions extends PoolWords, CacheWords {
   readonly variant?: string;
   readonly task?: string;
   readonly level: VerifyLevel;
   readonly jsonl?: string;
   readonly jobs: string;
   readonly retry: boolean;
-  readonly cacheDir?: string;
 }
 
 /** `rc` of a line: what preflight scripts look at. */
@@ -50,7 +49,7 @@ interface Outcome {
 /** Sets exit code 1 if anything failed. Errors: ENOENT no cache there; EHOSTUNREACH no catalog on disk; EINVAL usage. */
 export async function verifyCommand(options: VerifyCommandOptions): Promise<void> {
   const threads = parseThreads(options.jobs, '--jobs');
-  const store = await BlobStore.existing(await chooseCache(options.cacheDir));
+  const store = await openChosenCache(options);
   const catalog = await catalogOnDisk(store, readPools(options), options);
   const plan = planVerification(catalog, await store.list(), options);
   if (options.retry) await forgetRefusals(store, plan);

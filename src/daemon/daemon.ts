@@ -9,7 +9,6 @@ import type { Logger } from 'pino';
 import { BlobCache } from '../blobs/blob-cache.js';
 import { BlobStore } from '../blobs/blob-store.js';
 import { type Clock, Scrubber } from '../blobs/scrubber.js';
-import { CatalogStore } from '../catalog/catalog-store.js';
 import { messageOf, TmaxError } from '../errors.js';
 import { PoolFileSystem } from '../filesystem/pool-file-system.js';
 import type { Tree } from '../filesystem/tree.js';
@@ -22,6 +21,7 @@ import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
 import { daemonActions } from './actions.js';
 import { describeActivity } from './activity.js';
+import { catalogsIn } from './catalog-folder.js';
 import { Closers } from './closers.js';
 import { controlGroup } from './control-group.js';
 import { type Actions, startControlServer } from './control-server.js';
@@ -177,7 +177,7 @@ async function startDaemon(
   const group = settings.controlGroup === undefined ? undefined : await controlGroup(settings.controlGroup);
   const web = settings.metricsPort === undefined ? undefined : await WebServer.start(settings.metricsPort, log);
   if (web !== undefined) closers.add(() => web.close());
-  const store = await BlobStore.open(settings.cacheDirectory);
+  const store = await BlobStore.open(settings.cacheDirectory, { isShared: settings.sharedCache });
   const space = await DiskSpace.start(store, settings);
   closers.add(() => space.close());
 
@@ -199,7 +199,7 @@ async function startDaemon(
     Pools.open({
       choices: settings.pools,
       origin: client,
-      store: new CatalogStore(store.layout.catalogs),
+      store: catalogsIn(store),
       startTimeoutMs: settings.startTimeoutMs,
       followMs: settings.followMs,
       log,

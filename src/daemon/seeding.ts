@@ -4,12 +4,12 @@ import type { Logger } from 'pino';
 import { BlobCache } from '../blobs/blob-cache.js';
 import { BlobStore } from '../blobs/blob-store.js';
 import { type SeedOptions, type SeedProgress, seed } from '../blobs/seed.js';
-import { CatalogStore } from '../catalog/catalog-store.js';
 import { HubClient } from '../sources/hub-client.js';
 import { METADATA_RETRY } from '../sources/limits.js';
 import { RateGovernor } from '../sources/rate-governor.js';
 import { hostArchitecture } from '../verify/architecture.js';
 import { VERIFIER_VERSION, Verifier } from '../verify/verifier.js';
+import { catalogsIn } from './catalog-folder.js';
 import { Closers } from './closers.js';
 import { openDestination } from './destinations.js';
 import { DiskSpace } from './disk-space.js';
@@ -53,7 +53,7 @@ async function openAndSeed(settings: Settings, options: SeedingOptions, closers:
   // Before the network is asked for anything.
   const destination = await openDestination(to, settings, log);
   closers.add(() => destination.close());
-  const store = await BlobStore.open(settings.cacheDirectory);
+  const store = await BlobStore.open(settings.cacheDirectory, { isShared: settings.sharedCache });
   const space = await DiskSpace.start(store, settings);
   closers.add(() => space.close());
   const governor = new RateGovernor();
@@ -62,7 +62,7 @@ async function openAndSeed(settings: Settings, options: SeedingOptions, closers:
   const pools = await Pools.open({
     choices: settings.pools,
     origin: client,
-    store: new CatalogStore(store.layout.catalogs),
+    store: catalogsIn(store),
     startTimeoutMs: settings.startTimeoutMs,
     followMs: undefined,
     log,

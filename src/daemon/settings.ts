@@ -28,6 +28,7 @@ import {
 export interface MountWords extends PoolWords {
   readonly mountpoint: string;
   readonly cacheDir?: string | undefined;
+  readonly sharedCache: boolean;
   readonly cacheSize: string;
   readonly reserveFree: string;
   readonly verify: string;
@@ -64,6 +65,8 @@ export interface Settings {
   /** At least one. */
   readonly pools: readonly PoolChoice[];
   readonly cacheDirectory: string;
+  /** The group of that directory fills it, reads from it and evicts too. */
+  readonly sharedCache: boolean;
   readonly cacheSize: Amount;
   readonly reserveFree: Amount;
   readonly verifyLevel: VerifyLevel;
@@ -157,6 +160,7 @@ export function readSettings(words: MountWords, environment: Environment): Setti
     mountpoint: realMountpoint(words.mountpoint),
     pools,
     cacheDirectory: chooseCacheDirectory(words.cacheDir, environment),
+    sharedCache: words.sharedCache,
     cacheSize: named('--cache-size', parseAmount, words.cacheSize),
     reserveFree: named('--reserve-free', parseAmount, words.reserveFree),
     verifyLevel: oneOf(words.verify, VERIFY_LEVELS, '--verify'),

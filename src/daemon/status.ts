@@ -52,6 +52,8 @@ export interface Status {
   readonly pools: readonly PoolReport[];
   readonly cache: {
     readonly directory: string;
+    /** Its group may fill it, read from it and evict. */
+    readonly isShared: boolean;
     readonly limitBytes: number;
     readonly usedBytes: number;
     readonly reservedBytes: number;
@@ -214,6 +216,7 @@ export function describeStatus(parts: StatusParts): Status {
     pools,
     cache: {
       directory: settings.cacheDirectory,
+      isShared: settings.sharedCache,
       limitBytes,
       usedBytes,
       reservedBytes,

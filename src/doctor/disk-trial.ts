@@ -1,5 +1,6 @@
 /**
- * A program of its own that touches what may hang: `disk-trial.js cache FOLDER` tries a folder as a disk for the cache,
+ * A program of its own that touches what may hang: `disk-trial.js cache FOLDER` tries a folder as a disk for the cache of this
+ * user, `disk-trial.js shared-cache FOLDER` for that of its group,
  * `disk-trial.js mount FOLDER` asks whether a mount still has its daemon. One line of JSON on standard output.
  *
  * A call to a dead network disk can't be interrupted: so it hangs here, and not in who asks. Everything that it makes in the
@@ -21,8 +22,10 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { refuseUnsafe } from '../blobs/cache-folder.js';
 import { CacheLayout } from '../blobs/cache-layout.js';
-import { systemErrorCode } from '../errors.js';
+import { readSharing } from '../blobs/cache-sharing.js';
+import { messageOf, systemErrorCode } from '../errors.js';
 import { flock } from '../libc.js';
 
 export interface CacheTrial {
@@ -31,6 +34,10 @@ export interface CacheTrial {
   readonly exists: boolean;
   /** It holds something, and is no cache of ours. */
   readonly isForeign: boolean;
+  /** Of a cache that is to be shared: why a mount would refuse it for whom it lets in, and what to do; null where it would not. */
+  readonly refusal: string | null;
+  /** The group that shares it. */
+  readonly groupId: number | null;
   readonly totalBytes: number;
   /** To this user. */
   readonly availableBytes: number;
@@ -57,9 +64,10 @@ const TRIAL_BYTES = 64 * 1024;
 const BLOCK_BYTES = 512;
 const CACHE_TAG = 'CACHEDIR.TAG';
 
-function tryCache(wanted: string): CacheTrial {
+async function tryCache(wanted: string, isShared: boolean): Promise<CacheTrial> {
   const folder = nearestFolder(wanted);
   const exists = folder === wanted;
+  const permission = isShared ? await tryPermission(wanted) : { refusal: null, groupId: null };
   try {
     const { bsize, blocks, bavail, files, ffree } = statfsSync(folder);
     const names = exists ? readdirOrNothing(folder) : [];
@@ -67,6 +75,7 @@ function tryCache(wanted: string): CacheTrial {
       folder: realpathSync(folder),
       exists,
       isForeign: names.length > 0 && !names.includes(CACHE_TAG),
+      ...permission,
       totalBytes: bsize * blocks,
       availableBytes: bsize * bavail,
       cachedBytes: exists ? sizeOfBlobs(new CacheLayout(folder).blobs) : 0,
@@ -75,12 +84,12 @@ function tryCache(wanted: string): CacheTrial {
     };
   } catch (error) {
     const writeError = systemErrorCode(error) ?? 'EIO';
-    return { ...NOTHING, folder, exists, writeError };
+    return { ...NOTHING, ...permission, folder, exists, writeError };
   }
 }
 
 /** Of a folder that can't even be looked at. */
-const NOTHING: Omit<CacheTrial, 'folder' | 'exists' | 'writeError'> = {
+const NOTHING: Omit<CacheTrial, 'folder' | 'exists' | 'writeError' | 'refusal' | 'groupId'> = {
   isForeign: false,
   totalBytes: 0,
   availableBytes: 0,
@@ -90,6 +99,17 @@ const NOTHING: Omit<CacheTrial, 'folder' | 'exists' | 'writeError'> = {
   locksExclude: null,
   lockError: null,
 };
+
+/** As opening the cache would find it. */
+async function tryPermission(folder: string): Promise<Pick<CacheTrial, 'refusal' | 'groupId'>> {
+  try {
+    const sharing = await readSharing(folder);
+    await refuseUnsafe(new CacheLayout(folder, sharing));
+    return { refusal: null, groupId: sharing.groupId };
+  } catch (error) {
+    return { refusal: messageOf(error), groupId: null };
+  }
+}
 
 function nearestFolder(path: string): string {
   try {
@@ -167,5 +187,6 @@ function tryMount(mountpoint: string): MountTrial {
 
 const [, program = '', kind, folder = '/'] = process.argv;
 if (import.meta.url === pathToFileURL(realpathSync(program)).href) {
-  process.stdout.write(`${JSON.stringify(kind === 'mount' ? tryMount(folder) : tryCache(folder))}\n`);
+  const trial = kind === 'mount' ? tryMount(folder) : await tryCache(folder, kind === 'shared-cache');
+  process.stdout.write(`${JSON.stringify(trial)}\n`);
 }

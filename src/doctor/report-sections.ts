@@ -35,8 +35,9 @@ export async function reportSections(machine: Machine, diagnosis: () => Promise<
     .filter((mountpoint) => machine.mountpoint === undefined || machine.mountpoint === mountpoint);
   const mountpoints = [...new Set(chosen)].slice(0, MAX_MOUNTS);
   const statuses = await Promise.all(mountpoints.map(daemonStatus));
-  const inUse = statuses.flatMap(({ cache }) => (cache?.directory === undefined ? [] : [cache.directory]));
-  const caches = [...new Set([machine.settings.cacheDirectory, ...inUse])];
+  const { cacheDirectory, sharedCache } = machine.settings;
+  const caches = new Map([[cacheDirectory, sharedCache]]);
+  for (const { cache } of statuses) if (cache !== undefined) caches.set(cache.directory, cache.isShared);
   const logs = mountpoints.length > 0 || machine.mountpoint === undefined ? mountpoints : [machine.mountpoint];
   return [
     { title: 'versions', gather: () => versions(machine) },
@@ -46,12 +47,15 @@ export async function reportSections(machine: Machine, diagnosis: () => Promise<
       gather: async () => json({ ...shownSettings(machine.settings), mountpoint: machine.mountpoint }),
     },
     { title: 'variables', gather: async () => variables(machine) },
-    { title: 'mounts', gather: () => mountLines(caches) },
+    { title: 'mounts', gather: () => mountLines([...caches.keys()]) },
     ...mountpoints.map((mountpoint) => ({
       title: `status of ${mountpoint}`,
       gather: async () => json(await askDaemon(mountpoint, '/status')),
     })),
-    ...caches.map((directory) => ({ title: `cache ${directory}`, gather: () => cacheInNumbers(directory) })),
+    ...[...caches].map(([directory, isShared]) => ({
+      title: `cache ${directory}`,
+      gather: () => cacheInNumbers(directory, isShared),
+    })),
     ...logs.map((mountpoint) => ({ title: `log of ${mountpoint}`, gather: () => log(machine, mountpoint) })),
   ];
 }
@@ -91,8 +95,8 @@ async function mountLines(caches: readonly string[]): Promise<string> {
   return lines.filter((line) => line.includes(' - fuse.tmaxfs ') || ids.has(line.split(' ', 1)[0] ?? '')).join('\n');
 }
 
-async function cacheInNumbers(directory: string): Promise<string> {
-  const store = await BlobStore.existing(directory);
+async function cacheInNumbers(directory: string, isShared: boolean): Promise<string> {
+  const store = await BlobStore.existing(directory, { isShared });
   const [blobs, disk] = await Promise.all([store.list(), store.disk()]);
   const bytes = blobs.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   const unproven = blobs.filter(({ sha256 }) => store.proof(sha256) === undefined).length;

@@ -15,6 +15,8 @@ const cacheShape = v.object({
   folder: v.string(),
   exists: v.boolean(),
   isForeign: v.boolean(),
+  refusal: v.nullable(v.string()),
+  groupId: v.nullable(v.number()),
   totalBytes: v.number(),
   availableBytes: v.number(),
   cachedBytes: v.number(),
@@ -35,9 +37,13 @@ const imagesShape = v.array(
 );
 const mountShape = v.object({ error: v.nullable(v.string()) });
 
-/** Undefined where it hangs. */
-export async function tryCacheFolder(folder: string, limitMs = TRIAL_LIMIT_MS): Promise<CacheTrial | undefined> {
-  const answer = await ask('disk-trial', ['cache', folder], limitMs);
+/** Undefined where it hangs. `isShared`: its group is to be let in. */
+export async function tryCacheFolder(
+  folder: string,
+  isShared: boolean,
+  limitMs = TRIAL_LIMIT_MS,
+): Promise<CacheTrial | undefined> {
+  const answer = await ask('disk-trial', [isShared ? 'shared-cache' : 'cache', folder], limitMs);
   return answer === undefined ? undefined : v.parse(cacheShape, answer);
 }
 

@@ -83,7 +83,7 @@ export class Heartbeat {
     if (owner === this.id) return false;
     const path = join(this.#folder, owner);
     const stats = statSync(path, { throwIfNoEntry: false });
-    if (stats === undefined || this.#hasEnded(ownerAt(path))) return true;
+    if (stats === undefined || this.#hasEnded(parseOwner(readSmallFile(path)))) return true;
     const sinceMs = performance.now() - this.#writtenAtMs;
     // Whoever has been stopped for as long himself knows nothing of others yet.
     return sinceMs < STALE_MS / 2 && this.#writtenMs + sinceMs - stats.mtimeMs > STALE_MS;
@@ -141,18 +141,8 @@ function parseOwner(text: string | undefined): Owner | undefined {
     const parsed = v.safeParse(ownerShape, JSON.parse(text ?? ''));
     return parsed.success ? parsed.output : undefined;
   } catch {
-    // Being written right now.
+    // Being written right now, or not for this user to read: it tells nothing of its process.
     return undefined;
-  }
-}
-
-/** What can't be read tells nothing of its process; another user's, as a rule. */
-function ownerAt(path: string): Owner | undefined {
-  try {
-    return parseOwner(readSmallFile(path));
-  } catch (error) {
-    if (['EACCES', 'EPERM'].includes(systemErrorCode(error) ?? '')) return undefined;
-    throw error;
   }
 }
 

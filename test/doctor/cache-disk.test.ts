@@ -87,6 +87,8 @@ const TRIAL: CacheTrial = {
   folder: '/scratch/cache',
   exists: true,
   isForeign: false,
+  refusal: null,
+  groupId: null,
   totalBytes: 2 ** 40,
   availableBytes: 2 ** 39,
   cachedBytes: 0,

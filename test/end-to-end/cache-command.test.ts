@@ -6,6 +6,7 @@ import test from 'ava';
 import type { CacheCleaning } from '../../src/daemon/cache-cleaning.js';
 import type { CacheListing, CacheUse } from '../../src/daemon/cache-listing.js';
 import { MountedPool } from '../support/mounted-pool.js';
+import { seeingOnly } from '../support/seen-mounts.js';
 import { smallPool } from '../support/small-pool.js';
 
 const MIB = 2 ** 20;
@@ -82,22 +83,14 @@ test.serial('where there is no cache it says so', async (t) => {
   }
 });
 
-/** Sees of all mounts of tmaxfs on this machine only those named, and runs tmaxfs there. */
-const AMONG = `
-  while read -r mountpoint; do
-    case " $1 " in *" $mountpoint "*) ;; *) umount --lazy "$mountpoint" ;; esac
-  done < <(findmnt --noheadings --raw --output TARGET --types fuse.tmaxfs)
-  shift
-  exec "$@"`;
-
 test.serial('without --cache-dir and a cache of one’s own, that of the one running daemon is meant', async (t) => {
   const pool = await MountedPool.start(t, smallPool(1, MIB));
   const other = await MountedPool.start(t, smallPool(1, MIB));
   await pool.run('cat', [pool.path('v/t0.sif')]);
   const among = async (pools: readonly MountedPool[], ...words: string[]) => {
-    const seen = pools.map(({ mountpoint }) => mountpoint).join(' ');
     const command = [process.execPath, ...pool.executable, ...words];
-    return await pool.spawn(['unshare', '--mount', 'bash', '-c', AMONG, 'bash', seen, ...command]);
+    const mountpoints = pools.map(({ mountpoint }) => mountpoint);
+    return await pool.spawn([...seeingOnly(mountpoints), ...command]);
   };
   for (const [words, answer] of [
     [['cache', 'ls'], / v\/t0$/m],

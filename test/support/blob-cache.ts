@@ -66,7 +66,7 @@ export class TestSource extends EventEmitter implements Source {
   async close(): Promise<void> {}
 }
 
-type Overrides = Partial<Omit<BlobCacheOptions, 'store'>> & { readonly root?: string };
+type Overrides = Partial<Omit<BlobCacheOptions, 'store'>> & { readonly root?: string; readonly isShared?: boolean };
 
 export async function setUp(t: Lifetime, overrides: Overrides = {}) {
   const root = overrides.root ?? temporaryFolder(t);
@@ -90,7 +90,7 @@ export async function setUp(t: Lifetime, overrides: Overrides = {}) {
       return { outcome: 'valid', level, architecture: verdicts.architecture, warnings: [] };
     },
   });
-  const store = await BlobStore.open(root);
+  const store = await BlobStore.open(root, { isShared: overrides.isShared ?? false });
   const cache = await BlobCache.open({
     store,
     limits: { limitBytes: 100 * 2 ** 20, reserveFreeBytes: 0, leasePatienceMs: 20 },

@@ -6,6 +6,7 @@ export const MOUNT_WORDS: MountWords = {
   mountpoint: '/tmax',
   repo: 'org/pool',
   revision: 'main',
+  sharedCache: false,
   cacheSize: '200G',
   reserveFree: '5%',
   verify: 'structure',

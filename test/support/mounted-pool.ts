@@ -34,6 +34,10 @@ export interface MountedPoolOptions {
   readonly hub?: Omit<FakeHubOptions, 'repositories'>;
   /** An ordinary user mounts, by fusermount3. */
   readonly uid?: number;
+  /** That user's group; by default, one of the user's own. */
+  readonly gid?: number;
+  /** As a shell takes it: "077". */
+  readonly umask?: string;
   /** Tokens that the Hub knows. */
   readonly readers?: readonly string[];
   /** Reuses the cache of an earlier mount. */
@@ -112,10 +116,9 @@ export class MountedPool {
   }
 
   /** Starts a program in the environment of the commands, as the user who mounts; by default it may run for ever. */
-  spawn(
-    [file = '', ...args]: readonly string[],
-    { timeout = 0, input }: { readonly timeout?: number; readonly input?: string } = {},
-  ) {
+  spawn(words: readonly string[], { timeout = 0, input }: { readonly timeout?: number; readonly input?: string } = {}) {
+    const { umask } = this.options;
+    const [file = '', ...args] = umask === undefined ? words : ['sh', '-c', `umask ${umask}; exec "$0" "$@"`, ...words];
     return execa(file, args, {
       env: {
         PATH: process.env['PATH'] ?? '',
@@ -157,7 +160,7 @@ export class MountedPool {
   }
 
   #user(): { uid?: number; gid?: number } {
-    const { uid } = this.options;
-    return uid === undefined ? {} : { uid, gid: uid };
+    const { uid, gid = uid } = this.options;
+    return uid === undefined || gid === undefined ? {} : { uid, gid };
   }
 }

@@ -19,6 +19,8 @@ export type Answer = { readonly errno?: string; readonly message?: string };
 export interface CacheProcessOptions {
   readonly root: string;
   readonly limits: CapacityLimits;
+  /** By a group. */
+  readonly isShared?: boolean;
 }
 
 export class CacheProcess {

@@ -26,8 +26,8 @@ export function fileSystemOf(path: string, mounts: readonly Mount[] = readMounts
 }
 
 export async function cacheDisk(machine: Machine): Promise<readonly Remark[]> {
-  const { cacheDirectory } = machine.settings;
-  const trial = await tryCacheFolder(cacheDirectory);
+  const { cacheDirectory, sharedCache } = machine.settings;
+  const trial = await tryCacheFolder(cacheDirectory, sharedCache);
   if (trial === undefined) {
     const { type, mountpoint } = fileSystemOf(cacheDirectory);
     const what = `the disk of the cache does not answer (${cacheDirectory} on ${mountpoint}, ${type})`;
@@ -39,6 +39,9 @@ export async function cacheDisk(machine: Machine): Promise<readonly Remark[]> {
 /** What the answers of a disk mean. */
 export function remarksOn(machine: Machine, trial: CacheTrial, { type, mountpoint }: Mount): readonly Remark[] {
   const { cacheDirectory } = machine.settings;
+  const { refusal, groupId } = trial;
+  // Who is not let into a shared one can't write there either.
+  if (refusal !== null) return [refused(refusal)];
   if (trial.writeError !== null) return [unwritable(cacheDirectory, trial)];
   if (trial.isForeign) {
     const what = `${cacheDirectory} holds other things than a cache of tmaxfs`;
@@ -46,7 +49,14 @@ export function remarksOn(machine: Machine, trial: CacheTrial, { type, mountpoin
       error(what, 'a mount refuses it: what is unknown in a cache is removed', 'name another folder with --cache-dir'),
     ];
   }
-  return [...room(machine, trial, type), ...kind(trial, type, mountpoint), locks(trial, type)];
+  const shared = groupId === null ? [] : [ok(`${trial.folder} is shared by the members of group ${groupId}`)];
+  return [...room(machine, trial, type), ...shared, ...kind(trial, type, mountpoint), locks(trial, type)];
+}
+
+/** Errors of the cache say what is wrong, and then what to do. */
+function refused(refusal: string): Remark {
+  const [what = '', ...remedies] = refusal.split('; ');
+  return error(what, 'a mount refuses it', remedies.join('; ') || ELSEWHERE);
 }
 
 function unwritable(cacheDirectory: string, { folder, exists, writeError }: CacheTrial): Remark {
