@@ -103,8 +103,16 @@ export async function downloadProven(
     sources = again;
   }
   // Wrong bytes say more than no answer.
-  if (wrong !== undefined) throw await refuse(environment, address, wrong);
+  if (wrong !== undefined) throw await refuse(environment, address, besides(wrong, [...failures.values()]));
   throw noneHasIt([...failures.values()]) ?? offline(address);
+}
+
+/** Why the other sources were of no help belongs to it: as a rule that is what can be mended. */
+function besides(refusal: Refusal, failures: readonly TmaxError[]): Refusal {
+  if (failures.length === 0) return refusal;
+  const { finding } = refusal;
+  const words = failures.map(({ message }) => message).join('; ');
+  return { ...refusal, finding: { ...finding, message: `${finding.message}; elsewhere: ${words}` } };
 }
 
 /** What becomes of a source's health by its answer, told to the log where that changes how it is treated. */
@@ -113,7 +121,7 @@ function noteHealth({ health, name }: Source, answer: Answer, patience: Patience
   if (answer.kind === 'wrong') {
     if (answer.isItsFault) health.lied(answer.refusal.finding.message, patience);
   } else if (answer.kind === 'right') health.brought();
-  else if (!isSilence(answer.error)) health.refused();
+  else if (isRefusal(answer.error)) health.refused();
   else health.failed(answer.error.message, patience);
   const { isLeftAlone, leftAloneMs, lastFailure } = health.report();
   if (isLeftAlone && !wasLeftAlone) {
@@ -123,6 +131,11 @@ function noteHealth({ health, name }: Source, answer: Answer, patience: Patience
       `${name} keeps failing: it is left alone for a while`,
     );
   } else if (wasLeftAlone && !isLeftAlone) log.info({ source: name }, `${name} answers again`);
+}
+
+/** It has answered: it does not have the blob, or does not give it away. */
+function isRefusal(error: TmaxError): boolean {
+  return error instanceof AbsentBlob || error.errno === 'ENOENT' || error.errno === 'EACCES';
 }
 
 /** Nothing came, and something might another time: no word on whether it has the blob, or may give it. */

@@ -61,6 +61,34 @@ test('where no source has it, the error has the words of each, and the errno of 
   t.is(error.message, 'not in dir:/a; the Hub says 403; not in dir:/b');
 });
 
+test('where one source has wrong bytes and the others fail, the error has the words of them too', async (t) => {
+  const { blob, sources } = sourcesThat('wrong', 'dead', 'dead');
+  for (const [index, source] of sources.entries())
+    if (index > 0) source.failure = new TmaxError('EHOSTUNREACH', `no ${index}`);
+  const { open } = await setUp(t, { sources });
+  const error = await t.throwsAsync(open(blob), { instanceOf: TmaxError });
+  t.is(error.errno, 'EBADMSG');
+  t.regex(error.message, /sha256-mismatch.*; elsewhere: no 1; no 2; it is tried anew/);
+});
+
+for (const [errno, isLeftAlone] of [
+  ['ENOENT', false],
+  ['EACCES', false],
+  ['EIO', true],
+] as const) {
+  test(`a source that fails with ${errno} again and again is ${isLeftAlone ? '' : 'not '}left alone`, async (t) => {
+    const [engine, last] = [new TestSource('engine'), new TestSource('last')];
+    engine.failure = new TmaxError(errno, 'it fails', { source: 'engine' });
+    const { open } = await setUp(t, { sources: [engine, last] });
+    for (let index = 0; index < FAILURES_TO_LEAVE_ALONE; index += 1) {
+      const blob = blobOf(String(index));
+      last.contents.set(blob.address.sha256, blob.content);
+      await open(blob);
+    }
+    t.is(engine.health.report().isLeftAlone, isLeftAlone);
+  });
+}
+
 test('where the disk of the cache is full, nobody else is asked', async (t) => {
   const { blob, asked, sources } = sourcesThat('dead', 'right');
   const [full] = sources;
