@@ -120,9 +120,11 @@ class RowReader {
     const { size } = await handle.stat();
     const file = {
       byteLength: size,
-      slice: async (start: number, end = size) => {
-        const bytes = await readAt(handle, start, end - start);
-        return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
+      slice: (start: number, end = size) => {
+        const bytes = sliceOf(handle, size, start, end);
+        // The library asks for several at one time and, once it has given up, waits for none of them.
+        bytes.catch(() => undefined);
+        return bytes;
       },
     };
     const metadata = await parquetMetadataAsync(file);
@@ -140,4 +142,16 @@ class RowReader {
     const { file, metadata, columns } = this;
     return parquetReadObjects({ file, metadata, columns, rowStart, rowEnd: this.#rowStart, compressors });
   }
+}
+
+/** Errors: EBADMSG where there is no such part of the file. */
+async function sliceOf(handle: FileHandle, size: number, start: number, end: number): Promise<ArrayBuffer> {
+  // What a damaged footer says may be no number at all.
+  if (!(start >= 0 && start <= end && end <= size)) {
+    throw new TmaxError('EBADMSG', `the Parquet file has no bytes ${start} to ${end}: is it damaged?`, {
+      source: 'dataset',
+    });
+  }
+  const bytes = await readAt(handle, start, end - start);
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
 }

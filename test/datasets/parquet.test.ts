@@ -183,7 +183,8 @@ test('what is no sound Parquet file is refused, wherever it is broken', async (t
         });
       },
     ),
-    { numRuns: 60 },
+    // The first: where a part of a column lies is no number any more, while other parts are being read.
+    { numRuns: 60, examples: [[footerAt + 2226, 255]] },
   );
   t.pass();
 });
