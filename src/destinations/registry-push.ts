@@ -110,8 +110,11 @@ export class RegistryPush {
   async #uploadFile(blob: PushedBlob, path: string): Promise<void> {
     const controller = new AbortController();
     let timer: NodeJS.Timeout | undefined;
+    let isOver = false;
     const expect = (timeoutMs: number) => {
       clearTimeout(timer);
+      // The registry may have answered before the end of the file was read.
+      if (isOver) return;
       const words = `${this.#registry.shown} took nothing of ${blob.path} for ${timeoutMs} ms`;
       timer = setTimeout(() => controller.abort(unreachable(words)), timeoutMs);
     };
@@ -128,6 +131,7 @@ export class RegistryPush {
       const body = () => Readable.from(chunks(), { objectMode: false, highWaterMark: CHUNK_BYTES });
       await this.#upload(blob, () => ({ body: body(), signal: controller.signal }));
     } finally {
+      isOver = true;
       clearTimeout(timer);
     }
   }
