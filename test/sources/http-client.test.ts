@@ -5,9 +5,9 @@ import { TmaxError } from '../../src/errors.js';
 import { HttpClient, type HttpRequest, type HttpSettings } from '../../src/sources/http-client.js';
 
 const PATIENT = {
-  connectTimeoutMs: 10_000,
-  headersTimeoutMs: 10_000,
-  idleTimeoutMs: 10_000,
+  connectTimeoutMs: 60_000,
+  headersTimeoutMs: 60_000,
+  idleTimeoutMs: 60_000,
   minBytesPerSecond: 0,
   speedWindowMs: 10_000,
   userAgent: 'test',

@@ -46,9 +46,10 @@ export function hubSettings(endpoint: string, changes: Partial<HubSettings> = {}
     endpoint,
     token: async () => undefined,
     userAgent: 'tmaxfs/test',
-    connectTimeoutMs: 10_000,
-    headersTimeoutMs: 10_000,
-    idleTimeoutMs: 10_000,
+    // On a busy machine one of many falls silent for a while: no reason to ask twice for what a test counts.
+    connectTimeoutMs: 60_000,
+    headersTimeoutMs: 60_000,
+    idleTimeoutMs: 60_000,
     minBytesPerSecond: 0,
     speedWindowMs: 10_000,
     log: pino({ level: 'silent' }),

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { execa } from 'execa';
 import { type Defer, identity, type User } from './mount-client.js';
 
-const SCRIPT_LIMIT_MS = 60_000;
+const SCRIPT_LIMIT_MS = 200_000;
 
 /** What every script starts with. `out` prints one JSON line; `errno_of` runs a call and names its errno, or None. */
 const PRELUDE = `
