@@ -106,9 +106,11 @@ export async function send(
     log.changed(entry);
     if (entry.bytesSent >= limitBytes) break;
   }
+  // Who has all bytes of an answer asks for the next one on the same connection.
+  const isWhole = entry.bytesSent >= plan.end - plan.start;
   if (fault?.kind === 'reset') response.socket?.resetAndDestroy();
   else if (fault?.kind === 'cut') response.socket?.destroySoon();
-  else if (fault?.kind !== 'stall') response.end();
+  else if (fault?.kind !== 'stall' || isWhole) response.end();
 }
 
 /** The reply that a fault puts in place of the right one. */

@@ -320,6 +320,14 @@ test('a stall leaves the connection open until the Hub closes, before the header
   await Promise.all([before, during]);
 });
 
+test('an answer that is whole before it would have stalled is complete, and the next comes on the same connection', async (t) => {
+  const hub = await start(t);
+  const url = await storageUrl(hub);
+  hub.fault({ fault: { kind: 'stall', afterBytes: 5000 }, server: 'cdn', requests: 'every' });
+  for (const _ of [1, 2]) t.is((await (await fetch(url)).arrayBuffer()).byteLength, 5000);
+  for (const { state } of hub.requests.about('images/plain.sif', 'cdn')) t.is(state, 'complete');
+});
+
 test('the log tells headers, bytes and how an answer ended', async (t) => {
   const hub = await start(t);
   const controller = new AbortController();
