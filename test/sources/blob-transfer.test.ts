@@ -72,7 +72,7 @@ const errnoOf = async (t: ExecutionContext, promise: Promise<unknown>, label?: s
 const CONNECTIONS = [1, 3] as const;
 
 for (const connections of CONNECTIONS) {
-  test(`a blob is resolved once and never probed, over ${connections} connection(s)`, async (t) => {
+  test.serial(`a blob is resolved once and never probed, over ${connections} connection(s)`, async (t) => {
     const { hub, partial, fetch } = await bench(t);
     const progress: number[] = [];
     const download = await fetch({ connections, onProgress: (bytes) => progress.push(bytes) });
@@ -94,35 +94,38 @@ for (const connections of CONNECTIONS) {
 }
 
 for (const connections of CONNECTIONS) {
-  test(`the last bytes come before all others where they are wanted early, and only once, over ${connections} connection(s)`, async (t) => {
-    const { hub, partial, fetch } = await bench(t);
-    const tailBytes = Math.ceil(BYTES.length * TAIL_SHARE);
-    const tails: { readonly bytes: Buffer; readonly atBytes: number }[] = [];
-    let writtenBytes = 0;
-    const download = await fetch({
-      connections,
-      onProgress: (bytes) => {
-        writtenBytes = bytes;
-      },
-      onTail: (bytes) => tails.push({ bytes: Buffer.from(bytes), atBytes: writtenBytes }),
-    });
-    await isRight(t, partial, download);
-    t.is(tails.length, 1);
-    t.true(tails[0]?.bytes.equals(BYTES.subarray(-tailBytes)));
-    t.true((tails[0]?.atBytes ?? BYTES.length) < BYTES.length);
-    const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => rangeOf(headers.range));
-    t.deepEqual(ranges[0], [BYTES.length - tailBytes, BYTES.length]);
-    // End to end and without overlap: nothing is asked for twice.
-    const sorted = ranges.toSorted(([a = 0], [b = 0]) => a - b);
-    t.deepEqual(
-      sorted.map(([start]) => start),
-      [0, ...sorted.slice(0, -1).map(([, end]) => end)],
-    );
-    t.is(sorted.at(-1)?.[1], BYTES.length);
-  });
+  test.serial(
+    `the last bytes come before all others where they are wanted early, and only once, over ${connections} connection(s)`,
+    async (t) => {
+      const { hub, partial, fetch } = await bench(t);
+      const tailBytes = Math.ceil(BYTES.length * TAIL_SHARE);
+      const tails: { readonly bytes: Buffer; readonly atBytes: number }[] = [];
+      let writtenBytes = 0;
+      const download = await fetch({
+        connections,
+        onProgress: (bytes) => {
+          writtenBytes = bytes;
+        },
+        onTail: (bytes) => tails.push({ bytes: Buffer.from(bytes), atBytes: writtenBytes }),
+      });
+      await isRight(t, partial, download);
+      t.is(tails.length, 1);
+      t.true(tails[0]?.bytes.equals(BYTES.subarray(-tailBytes)));
+      t.true((tails[0]?.atBytes ?? BYTES.length) < BYTES.length);
+      const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => rangeOf(headers.range));
+      t.deepEqual(ranges[0], [BYTES.length - tailBytes, BYTES.length]);
+      // End to end and without overlap: nothing is asked for twice.
+      const sorted = ranges.toSorted(([a = 0], [b = 0]) => a - b);
+      t.deepEqual(
+        sorted.map(([start]) => start),
+        [0, ...sorted.slice(0, -1).map(([, end]) => end)],
+      );
+      t.is(sorted.at(-1)?.[1], BYTES.length);
+    },
+  );
 }
 
-test('the last bytes are not asked for early where they are all that is missing', async (t) => {
+test.serial('the last bytes are not asked for early where they are all that is missing', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   await writeFile(partial, BYTES.subarray(0, -1000));
   const tails: SharedArrayBuffer[] = [];
@@ -131,13 +134,16 @@ test('the last bytes are not asked for early where they are all that is missing'
   t.is(tails.length, 0);
 });
 
-test('a server that sends the whole file whatever range is asked for is read in one stream, early tail or not', async (t) => {
-  const { hub, partial, fetch } = await bench(t);
-  hub.fault({ fault: { kind: 'ignore-range' }, server: 'cdn' });
-  const tails: SharedArrayBuffer[] = [];
-  await isRight(t, partial, await fetch({ onTail: (bytes) => tails.push(bytes) }));
-  t.is(tails.length, 0);
-});
+test.serial(
+  'a server that sends the whole file whatever range is asked for is read in one stream, early tail or not',
+  async (t) => {
+    const { hub, partial, fetch } = await bench(t);
+    hub.fault({ fault: { kind: 'ignore-range' }, server: 'cdn' });
+    const tails: SharedArrayBuffer[] = [];
+    await isRight(t, partial, await fetch({ onTail: (bytes) => tails.push(bytes) }));
+    t.is(tails.length, 0);
+  },
+);
 
 /** `[start, end)` of a Range header. */
 function rangeOf(header: string | string[] | undefined): number[] {
@@ -187,29 +193,35 @@ const FAULTS: readonly { fault: Fault; stays: string }[] = [
 /** Faults that one request survives without a second attempt. */
 const SILENT: ReadonlySet<string> = new Set(['ignore-range', 'redirect-loop']);
 
+/** Faults whose tests mostly wait: at one time. All others one after the other, so that none takes another's slowness for silence. */
+const WAITING: ReadonlySet<string> = new Set(['stall', 'slow']);
+
 for (const { fault, stays } of FAULTS) {
   for (const { way, ...options } of WAYS) {
     const { connections } = options;
-    test(`storage, ${way}: ${JSON.stringify(fault)} is survived; if it stays: ${stays}`, async (t) => {
-      const { hub, partial, notes, fetch } = await bench(t, {}, deadlinesFor(fault));
-      // The tail is too short for some faults to be felt.
-      const tails = options.onTail === undefined ? 0 : 1;
-      for (const requests of [[1], [1, 2], [2]].map((numbers) => numbers.map((number) => number + tails))) {
-        const label = JSON.stringify(requests);
-        const installed = hub.fault({ fault, server: 'cdn', requests });
-        await isRight(t, partial, await fetch(options), label);
-        if (connections > 1 || requests.includes(1)) t.true(installed.hits > 0, label);
-        if (!SILENT.has(fault.kind) && installed.hits > 0) t.true(notes.length > 0, label);
-        hub.clearFaults();
-        await rm(partial);
-      }
-      hub.fault({ fault, server: 'cdn', requests: 'every' });
-      const budget = stays === 'time' ? { retry: { ...QUICK_RETRY, totalBudgetMs: 700 } } : {};
-      const fetched = fetch({ ...options, ...budget });
-      if (stays === 'right') await isRight(t, partial, await fetched, 'every');
-      else t.is(await errnoOf(t, fetched, 'every'), stays === 'time' ? 'EHOSTUNREACH' : stays);
-      t.true((await stat(partial)).size <= BYTES.length);
-    });
+    (WAITING.has(fault.kind) ? test : test.serial)(
+      `storage, ${way}: ${JSON.stringify(fault)} is survived; if it stays: ${stays}`,
+      async (t) => {
+        const { hub, partial, notes, fetch } = await bench(t, {}, deadlinesFor(fault));
+        // The tail is too short for some faults to be felt.
+        const tails = options.onTail === undefined ? 0 : 1;
+        for (const requests of [[1], [1, 2], [2]].map((numbers) => numbers.map((number) => number + tails))) {
+          const label = JSON.stringify(requests);
+          const installed = hub.fault({ fault, server: 'cdn', requests });
+          await isRight(t, partial, await fetch(options), label);
+          if (connections > 1 || requests.includes(1)) t.true(installed.hits > 0, label);
+          if (!SILENT.has(fault.kind) && installed.hits > 0) t.true(notes.length > 0, label);
+          hub.clearFaults();
+          await rm(partial);
+        }
+        hub.fault({ fault, server: 'cdn', requests: 'every' });
+        const budget = stays === 'time' ? { retry: { ...QUICK_RETRY, totalBudgetMs: 700 } } : {};
+        const fetched = fetch({ ...options, ...budget });
+        if (stays === 'right') await isRight(t, partial, await fetched, 'every');
+        else t.is(await errnoOf(t, fetched, 'every'), stays === 'time' ? 'EHOSTUNREACH' : stays);
+        t.true((await stat(partial)).size <= BYTES.length);
+      },
+    );
   }
 }
 
@@ -232,23 +244,26 @@ const RESOLVER_FAULTS: readonly { fault: Fault; stays: string; final?: boolean }
 
 for (const { fault, stays, final = false } of RESOLVER_FAULTS) {
   const outcome = final ? 'ends it at once' : 'is survived once and twice';
-  test(`resolver: ${JSON.stringify(fault)} ${outcome}, as ${stays} if it stays`, async (t) => {
-    const { hub, partial, fetch } = await bench(t, {}, deadlinesFor(fault));
-    for (const requests of final ? [] : [[1], [1, 2]]) {
-      hub.fault({ fault, server: 'hub', requests });
-      await isRight(t, partial, await fetch({ connections: 3 }));
-      hub.clearFaults();
-      await rm(partial);
-    }
-    hub.requests.clear();
-    hub.fault({ fault, server: 'hub', requests: 'every' });
-    t.is(await errnoOf(t, fetch({ connections: 3 })), stays);
-    if (final) t.is(hub.requests.all.length, 1);
-    t.is(hub.requests.filter(({ server }) => server === 'cdn').length, 0);
-  });
+  (WAITING.has(fault.kind) ? test : test.serial)(
+    `resolver: ${JSON.stringify(fault)} ${outcome}, as ${stays} if it stays`,
+    async (t) => {
+      const { hub, partial, fetch } = await bench(t, {}, deadlinesFor(fault));
+      for (const requests of final ? [] : [[1], [1, 2]]) {
+        hub.fault({ fault, server: 'hub', requests });
+        await isRight(t, partial, await fetch({ connections: 3 }));
+        hub.clearFaults();
+        await rm(partial);
+      }
+      hub.requests.clear();
+      hub.fault({ fault, server: 'hub', requests: 'every' });
+      t.is(await errnoOf(t, fetch({ connections: 3 })), stays);
+      if (final) t.is(hub.requests.all.length, 1);
+      t.is(hub.requests.filter(({ server }) => server === 'cdn').length, 0);
+    },
+  );
 }
 
-test('a cut is resumed from where it broke, without a second resolve and without the prefix', async (t) => {
+test.serial('a cut is resumed from where it broke, without a second resolve and without the prefix', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   hub.fault({ fault: { kind: 'cut', afterBytes: 150_000 }, server: 'cdn' });
   await isRight(t, partial, await fetch());
@@ -257,7 +272,7 @@ test('a cut is resumed from where it broke, without a second resolve and without
   t.is(hub.requests.about(IMAGE.path, 'hub').length, 1);
 });
 
-test('what an earlier transfer left is not fetched again', async (t) => {
+test.serial('what an earlier transfer left is not fetched again', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   await writeFile(partial, BYTES.subarray(0, 390_000));
   const download = await fetch({ connections: 3 });
@@ -269,7 +284,7 @@ test('what an earlier transfer left is not fetched again', async (t) => {
   );
 });
 
-test('a partial file that is complete needs no request', async (t) => {
+test.serial('a partial file that is complete needs no request', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   await writeFile(partial, BYTES);
   const download = await fetch();
@@ -278,7 +293,7 @@ test('a partial file that is complete needs no request', async (t) => {
   t.is(hub.requests.all.length, 0);
 });
 
-test('a prefix of something else, and a flipped bit, show in the digest; begun anew it is right', async (t) => {
+test.serial('a prefix of something else, and a flipped bit, show in the digest; begun anew it is right', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   await writeFile(partial, Buffer.alloc(1000, 7));
   t.not((await fetch()).sha256, IMAGE.sha256);
@@ -291,7 +306,7 @@ test('a prefix of something else, and a flipped bit, show in the digest; begun a
   await isRight(t, partial, await fetch());
 });
 
-test('a signature that runs out in the middle is renewed at once, and only then', async (t) => {
+test.serial('a signature that runs out in the middle is renewed at once, and only then', async (t) => {
   const { hub, partial, notes, fetch } = await bench(t);
   hub.fault({ fault: { kind: 'cut', afterBytes: 100_000 }, server: 'cdn' });
   hub.fault({ fault: { kind: 'expired' }, server: 'cdn', requests: [2] });
@@ -303,7 +318,7 @@ test('a signature that runs out in the middle is renewed at once, and only then'
   );
 });
 
-test('storage that refuses every fresh URL costs the resolver only a few hits', async (t) => {
+test.serial('storage that refuses every fresh URL costs the resolver only a few hits', async (t) => {
   for (const fault of [{ kind: 'expired' }, { kind: 'status', status: 404 }] as const) {
     const { hub, fetch } = await bench(t);
     hub.fault({ fault, server: 'cdn', requests: 'every' });
@@ -313,14 +328,14 @@ test('storage that refuses every fresh URL costs the resolver only a few hits', 
   }
 });
 
-test('several connections that find their URL expired ask for one fresh one', async (t) => {
+test.serial('several connections that find their URL expired ask for one fresh one', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   hub.fault({ fault: { kind: 'expired' }, server: 'cdn', requests: [1, 2, 3] });
   await isRight(t, partial, await fetch({ connections: 3 }));
   t.is(hub.requests.about(IMAGE.path, 'hub').length, 2);
 });
 
-test('where ranges are ignored, one connection takes the whole file, and skips what is there', async (t) => {
+test.serial('where ranges are ignored, one connection takes the whole file, and skips what is there', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   await writeFile(partial, BYTES.subarray(0, 1000));
   hub.fault({ fault: { kind: 'ignore-range' }, server: 'cdn', requests: 'every' });
@@ -332,7 +347,7 @@ test('where ranges are ignored, one connection takes the whole file, and skips w
   t.is(last?.headers.range, 'bytes=1000-399999');
 });
 
-test('an abort ends a transfer at once and leaves a prefix that is resumed', async (t) => {
+test.serial('an abort ends a transfer at once and leaves a prefix that is resumed', async (t) => {
   for (const connections of CONNECTIONS) {
     const { hub, partial, fetch } = await bench(t);
     const stall = hub.fault({ fault: { kind: 'stall', afterBytes: 50_000 }, server: 'cdn', requests: 'every' });
@@ -361,7 +376,7 @@ test('an abort ends a transfer at once and leaves a prefix that is resumed', asy
   }
 });
 
-test('an abort ends a pause between attempts at once', async (t) => {
+test.serial('an abort ends a pause between attempts at once', async (t) => {
   const { hub, fetch } = await bench(t);
   hub.fault({ fault: { kind: 'status', status: 503 }, server: 'cdn', requests: 'every' });
   const controller = new AbortController();
@@ -370,25 +385,28 @@ test('an abort ends a pause between attempts at once', async (t) => {
   t.is(await errnoOf(t, fetch({ signal: controller.signal, retry, onRetry })), 'EINTR');
 });
 
-test('the token stays on the host of the Hub, is renewed between attempts, and goes to no redirect', async (t) => {
-  let token = 'hf_first';
-  const repository = repositoryOf(REPOSITORY, [IMAGE], { access: 'private', readers: ['hf_first', 'hf_second'] });
-  const { hub, partial, fetch } = await bench(t, { repositories: [repository] }, { token: async () => token });
-  hub.fault({ fault: { kind: 'expired' }, server: 'cdn' });
-  await isRight(
-    t,
-    partial,
-    await fetch({
-      onRetry: () => {
-        token = 'hf_second';
-      },
-    }),
-  );
-  const seen = hub.requests.all.map(({ server, headers }) => `${server} ${headers.authorization}`);
-  t.deepEqual(seen, ['hub Bearer hf_first', 'cdn undefined', 'hub Bearer hf_second', 'cdn undefined']);
-});
+test.serial(
+  'the token stays on the host of the Hub, is renewed between attempts, and goes to no redirect',
+  async (t) => {
+    let token = 'hf_first';
+    const repository = repositoryOf(REPOSITORY, [IMAGE], { access: 'private', readers: ['hf_first', 'hf_second'] });
+    const { hub, partial, fetch } = await bench(t, { repositories: [repository] }, { token: async () => token });
+    hub.fault({ fault: { kind: 'expired' }, server: 'cdn' });
+    await isRight(
+      t,
+      partial,
+      await fetch({
+        onRetry: () => {
+          token = 'hf_second';
+        },
+      }),
+    );
+    const seen = hub.requests.all.map(({ server, headers }) => `${server} ${headers.authorization}`);
+    t.deepEqual(seen, ['hub Bearer hf_first', 'cdn undefined', 'hub Bearer hf_second', 'cdn undefined']);
+  },
+);
 
-test('a token that is replaced while it is refused is tried again', async (t) => {
+test.serial('a token that is replaced while it is refused is tried again', async (t) => {
   const tokens = ['hf_revoked', 'hf_revoked', 'hf_good'];
   const repository = repositoryOf(REPOSITORY, [IMAGE], { access: 'private', readers: ['hf_good'] });
   const token = async () => (tokens.length > 1 ? tokens.shift() : tokens[0]);
@@ -396,7 +414,7 @@ test('a token that is replaced while it is refused is tried again', async (t) =>
   await isRight(t, partial, await fetch());
 });
 
-test('a gated repository and a missing token end in EACCES with what to do, after one request', async (t) => {
+test.serial('a gated repository and a missing token end in EACCES with what to do, after one request', async (t) => {
   const repository = repositoryOf(REPOSITORY, [IMAGE], { access: 'gated' });
   const { hub, fetch } = await bench(t, { repositories: [repository] });
   const error = await t.throwsAsync(fetch(), { instanceOf: TmaxError });
@@ -405,7 +423,7 @@ test('a gated repository and a missing token end in EACCES with what to do, afte
   t.is(hub.requests.all.length, 1);
 });
 
-test('a mirror that serves the bytes itself, without optional headers, will do', async (t) => {
+test.serial('a mirror that serves the bytes itself, without optional headers, will do', async (t) => {
   const plain = { ...IMAGE, lfs: false };
   for (const smallFiles of ['direct', 'redirect'] as const) {
     const { partial, fetch } = await bench(t, {
@@ -418,7 +436,7 @@ test('a mirror that serves the bytes itself, without optional headers, will do',
   }
 });
 
-test('a resolver that states another digest or size is not followed', async (t) => {
+test.serial('a resolver that states another digest or size is not followed', async (t) => {
   const { hub, fetch } = await bench(t);
   const other = imageOf(IMAGE.path, patternBytes(400_000, 9));
   const commit = headOf(hub);
@@ -427,7 +445,7 @@ test('a resolver that states another digest or size is not followed', async (t) 
   t.is(hub.requests.filter(({ server }) => server === 'cdn').length, 0);
 });
 
-test('no message and no note shows a signature', async (t) => {
+test.serial('no message and no note shows a signature', async (t) => {
   const { hub, notes, fetch } = await bench(t);
   for (const fault of FAULTS.map(({ fault: one }) => one).filter(({ kind }) => kind !== 'slow' && kind !== 'stall')) {
     hub.fault({ fault, server: 'cdn', requests: 'every' });
@@ -438,7 +456,7 @@ test('no message and no note shows a signature', async (t) => {
   t.false(notes.some(({ reason }) => /Signature|Expires|hf_/.test(reason)));
 });
 
-test('whatever goes wrong, and when, a transfer ends in the right bytes or in a proper errno', async (t) => {
+test.serial('whatever goes wrong, and when, a transfer ends in the right bytes or in a proper errno', async (t) => {
   const anyFault = fc.constantFrom<Fault>(
     ...FAULTS.map(({ fault }) => fault).filter(({ kind }) => kind !== 'slow' && kind !== 'stall'),
     { kind: 'cut', afterBytes: 1 },
@@ -472,24 +490,27 @@ test('whatever goes wrong, and when, a transfer ends in the right bytes or in a 
   );
 });
 
-test('a range that falls silent is asked for a second time long before its deadline; nothing else is', async (t) => {
-  for (const fault of [{ kind: 'stall' }, { kind: 'stall', afterBytes: 10_000 }] as const) {
-    for (const connections of CONNECTIONS) {
-      const { hub, partial, notes, fetch } = await bench(t);
-      hub.fault({ fault, server: 'cdn' });
-      await isRight(t, partial, await fetch({ connections, raceAfterMs: 1500 }));
-      const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => String(headers.range));
-      const pieces = connections === 1 ? 1 : Math.ceil(BYTES.length / PIECE_BYTES);
-      t.is(ranges.length, pieces + 1, ranges.join());
-      if (!('afterBytes' in fault)) t.is(new Set(ranges).size, pieces);
-      t.is(notes.length, 1);
-      t.regex(notes[0]?.reason ?? '', /nothing came for 1500 ms/);
-      t.is(hub.requests.about(IMAGE.path, 'hub').length, 1);
+test.serial(
+  'a range that falls silent is asked for a second time long before its deadline; nothing else is',
+  async (t) => {
+    for (const fault of [{ kind: 'stall' }, { kind: 'stall', afterBytes: 10_000 }] as const) {
+      for (const connections of CONNECTIONS) {
+        const { hub, partial, notes, fetch } = await bench(t);
+        hub.fault({ fault, server: 'cdn' });
+        await isRight(t, partial, await fetch({ connections, raceAfterMs: 1500 }));
+        const ranges = hub.requests.about(IMAGE.path, 'cdn').map(({ headers }) => String(headers.range));
+        const pieces = connections === 1 ? 1 : Math.ceil(BYTES.length / PIECE_BYTES);
+        t.is(ranges.length, pieces + 1, ranges.join());
+        if (!('afterBytes' in fault)) t.is(new Set(ranges).size, pieces);
+        t.is(notes.length, 1);
+        t.regex(notes[0]?.reason ?? '', /nothing came for 1500 ms/);
+        t.is(hub.requests.about(IMAGE.path, 'hub').length, 1);
+      }
     }
-  }
-});
+  },
+);
 
-test('of two that are silent the one that speaks first goes on, be it the first', async (t) => {
+test.serial('of two that are silent the one that speaks first goes on, be it the first', async (t) => {
   const { hub, partial, fetch } = await bench(t);
   hub.fault({ fault: { kind: 'slow', bytesPerSecond: 400_000 }, server: 'cdn' });
   hub.fault({ fault: { kind: 'stall' }, server: 'cdn', requests: [2, 3, 4, 5, 6] });

@@ -15,7 +15,7 @@ export const QUICK_RETRY: RetrySettings = {
   baseMs: 1,
   maxMs: 4,
   maxAttemptsWithoutProgress: 6,
-  totalBudgetMs: 30_000,
+  totalBudgetMs: 300_000,
   maxPauseMs: 50,
 };
 
