@@ -172,11 +172,12 @@ async function askFollowed(
   { signal, onProgress, onRetry }: DownloadWatch,
 ): Promise<{ readonly answer: Answer; readonly proof: Following }> {
   const proof = prover.follow(partial.path, address, level, { signal });
-  let isRight = false;
+  let isFollowed = false;
   try {
     const answer = await ask(source, partial, address, {
       signal,
       patience,
+      linkPath: partial.linkPath,
       onRetry,
       onTail: (bytes) => proof.tail(bytes),
       onProgress: (receivedBytes) => {
@@ -185,11 +186,14 @@ async function askFollowed(
       },
     });
     noteHealth(source, answer, patience, log);
-    isRight = answer.kind === 'right';
+    const linked = answer.kind === 'right' && answer.download.isLinked === true ? partial.linkPath : undefined;
+    // Nothing was written that could be followed.
+    if (linked !== undefined) return { answer, proof: prover.follow(linked, address, level, { signal }) };
+    isFollowed = answer.kind === 'right';
     return { answer, proof };
   } finally {
     if (patience === 'trial') source.health.trialEnds();
-    if (!isRight) proof.abandon();
+    if (!isFollowed) proof.abandon();
   }
 }
 

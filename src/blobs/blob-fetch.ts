@@ -236,7 +236,9 @@ async function fetchInto(
     architecture: verdict.architecture,
     source: source.name,
   };
-  if (!(await store.publish(sha256, partial, record))) return undefined;
+  const { isLinked = false } = download;
+  if (!(await (isLinked ? store.adopt(sha256, partial, record) : store.publish(sha256, partial, record))))
+    return undefined;
   capacity.published(sha256, sizeBytes);
   // It is ready; nothing that happens from here on may say otherwise.
   await store.syncName(sha256).catch((error: unknown) => {

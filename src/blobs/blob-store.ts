@@ -7,7 +7,8 @@
  * - Whoever writes a partial file holds an exclusive lock on it, turned into a shared one before the rename, so that no
  *   other process can take the blob for idle in between.
  * - A file that somebody holds open keeps a name in the cache, so that its bytes are counted: a damaged one is moved aside.
- * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used.
+ * - The modification time of a blob is a whole second, set once at publishing; its access time is when it was last used. A blob
+ *   that is a hard link to a file of its source keeps that file's time and mode.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -64,6 +65,7 @@ export interface RetiredBlob {
   readonly sizeBytes: number;
 }
 
+const READ_WHAT_IS_THERE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const TWO_HEX = /^[0-9a-f]{2}$/;
 const SHA256_DIGITS = 64;
 /** A file system without fs-verity, or not with blocks of our size. */
@@ -280,14 +282,58 @@ export class BlobStore {
     await handle.utimes(modifiedSeconds, modifiedSeconds);
     await this.partials.sync(partial);
     await this.writeProof({ ...proof, modifiedSeconds });
-    const target = this.layout.blob(sha256);
-    if (await makeCacheFolder(this.layout, dirname(target))) await syncFolder(this.layout.blobs);
+    const target = await this.#placeFor(sha256);
     // The kernel gives the exclusive lock back before it grants the shared one: another process may have been quicker.
     const { ino } = await handle.stat();
     if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) return false;
     await handle.chmod(0o444);
     await renameOver(path, target);
     return true;
+  }
+
+  /**
+   * As `publish`, of a proven hard link beside the partial file: it becomes the blob as it is, since its times and its mode are those of
+   * somebody's file. False where the link is gone. Errors: EBUSY a program that is none of ours has locked the file; those of the disk.
+   */
+  async adopt(
+    sha256: string,
+    { path, linkPath = '' }: LockedPartial,
+    proof: Omit<Proof, 'modifiedSeconds'>,
+  ): Promise<boolean> {
+    let handle: FileHandle;
+    try {
+      handle = await open(linkPath, READ_WHAT_IS_THERE);
+    } catch (error) {
+      if (isStrange(error)) return false;
+      throw error;
+    }
+    try {
+      const { ino, mtimeMs } = await handle.stat();
+      await handle.sync();
+      await this.writeProof({ ...proof, modifiedSeconds: Math.floor(mtimeMs / 1000) });
+      const target = await this.#placeFor(sha256);
+      if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) {
+        throw new TmaxError(
+          'EBUSY',
+          `the file that blob ${sha256.slice(0, 12)} is linked to is locked by another program`,
+          {
+            source: 'cache',
+          },
+        );
+      }
+      await renameOver(linkPath, target);
+      await unlink(path);
+      return true;
+    } finally {
+      this.locks.unlock(handle.fd);
+      await handle.close();
+    }
+  }
+
+  async #placeFor(sha256: string): Promise<string> {
+    const target = this.layout.blob(sha256);
+    if (await makeCacheFolder(this.layout, dirname(target))) await syncFolder(this.layout.blobs);
+    return target;
   }
 
   /** Lets the name of a published blob last. Where that fails, a power cut may take the blob away; its bytes are safe. */
@@ -304,6 +350,8 @@ export class BlobStore {
     const opened = this.openBlob(sha256);
     if (opened === undefined) return false;
     try {
+      // With a second name it is somebody's file, which is not ours to seal.
+      if (fstatSync(opened.descriptor).nlink > 1) return false;
       await enableVerity(opened.descriptor);
       return true;
     } catch (error) {
@@ -348,7 +396,7 @@ export class BlobStore {
   async #removeUnheld(path: string, sha256: string, remove: (stats: Stats) => Promise<Removal>): Promise<Removal> {
     let handle: FileHandle;
     try {
-      handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+      handle = await open(path, READ_WHAT_IS_THERE);
     } catch (error) {
       if (isStrange(error)) return { kind: 'removed' };
       throw error;

@@ -8,6 +8,7 @@ import type { Stats } from 'node:fs';
 import { lstatSync } from 'node:fs';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { CACHE_TAG, CACHE_TAG_NAME } from '../cache-tag.js';
 import { systemErrorCode, TmaxError } from '../errors.js';
 import { makeFolder } from '../folders.js';
 import { readSmallFile, removeStray } from '../small-file.js';
@@ -15,10 +16,6 @@ import { replaceFile } from '../temporary-file.js';
 import type { CacheLayout } from './cache-layout.js';
 import { type CacheSharing, makeFolderOfMode, mendFolder } from './cache-sharing.js';
 import { lstatIfThere, namesIn } from './file-lookup.js';
-
-/** Marks a folder as a cache, also to backup programs. Source: https://bford.info/cachedir/ */
-const TAG_NAME = 'CACHEDIR.TAG';
-const TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Cache of tmaxfs: images that can be fetched again.\n';
 
 /** Makes what is missing of it. Errors: EEXIST it holds other things; EPERM something else lies in a folder's place; those of the disk. */
 export async function makeCacheFolders(layout: CacheLayout): Promise<void> {
@@ -64,10 +61,10 @@ function makeShared(layout: CacheLayout, sharing: CacheSharing, path: string): b
 
 /** Makes an empty folder ours by a tag, since all else that lies in a cache of ours may be removed. Errors: EEXIST. */
 async function claim({ root, sharing }: CacheLayout): Promise<void> {
-  const tag = join(root, TAG_NAME);
+  const tag = join(root, CACHE_TAG_NAME);
   // In this order: another daemon may be making the cache right now, and writes the tag before all else.
-  const others = (await readdir(root)).filter((name) => !name.startsWith(TAG_NAME));
-  if (readSmallFile(tag) === TAG) return;
+  const others = (await readdir(root)).filter((name) => !name.startsWith(CACHE_TAG_NAME));
+  if (readSmallFile(tag) === CACHE_TAG) return;
   if (others.length > 0) {
     throw new TmaxError(
       'EEXIST',
@@ -77,10 +74,10 @@ async function claim({ root, sharing }: CacheLayout): Promise<void> {
   }
   try {
     // Synced before anything else is made: a power cut that left the rest without it would leave a folder of nobody's.
-    await replaceFile(tag, TAG, sharing?.readableMode);
+    await replaceFile(tag, CACHE_TAG, sharing?.readableMode);
   } catch (error) {
     // Another user was quicker: the sticky bit of a shared root keeps that file theirs.
-    if (sharing === undefined || readSmallFile(tag) !== TAG) throw error;
+    if (sharing === undefined || readSmallFile(tag) !== CACHE_TAG) throw error;
   }
 }
 

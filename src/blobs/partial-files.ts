@@ -3,6 +3,7 @@
  * file is a plain prefix of its blob, so that whoever finds it may go on from there.
  */
 
+import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, open, rm, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -20,8 +21,15 @@ import { isSameFile, lstatIfThere, namesIn } from './file-lookup.js';
 export interface LockedPartial {
   readonly path: string;
   readonly handle: FileHandle;
+  /**
+   * Where a source may put a hard link instead of bytes: named as a partial file of another owner, so that whoever has the lock next
+   * removes one that was left, and nobody ever writes to it. Undefined where others could.
+   */
+  readonly linkPath: string | undefined;
 }
 
+/** As in the names of owners; see `blobOfPartial`. */
+const OWNER_BYTES = 8;
 /** A partial file's place is cleared this often: what keeps coming back is not to be cleared. */
 const MAX_PARTIAL_ATTEMPTS = 3;
 
@@ -69,7 +77,7 @@ export class PartialFiles {
           isLeft = this.#layout.sharing !== undefined && !isOwn(stats.uid);
           if (!isLeft) {
             await this.#removeOthers(sha256, path);
-            return { path, handle };
+            return { path, handle, linkPath: this.#linkPath(sha256) };
           }
           await unlink(path);
         }
@@ -81,6 +89,11 @@ export class PartialFiles {
       if (!isLeft) return undefined;
     }
     return undefined;
+  }
+
+  #linkPath(sha256: string): string | undefined {
+    if (this.#layout.sharing !== undefined) return undefined;
+    return `${this.#layout.partial(sha256)}.${randomBytes(OWNER_BYTES).toString('hex')}`;
   }
 
   /** Files of owners that have died, or have been silent for so long that they may write no more to what is published. */
@@ -166,9 +179,10 @@ export class PartialFiles {
    * Gives the lock back. Answers with the bytes that the fetch has left in the partial file; none once it was published or
    * removed. Never fails, as after a failure of the disk: what was to last has been synced before.
    */
-  async release({ path, handle }: LockedPartial): Promise<number> {
+  async release({ path, handle, linkPath }: LockedPartial): Promise<number> {
     // A disk that fails must not keep the lock: nobody could ever fetch this blob again.
     const stats = await handle.stat().catch(() => undefined);
+    if (linkPath !== undefined) await rm(linkPath, { force: true }).catch(() => undefined);
     const isThere = stats !== undefined && (await isSameFile(path, stats).catch(() => true));
     await this.#unlock(handle).catch(() => undefined);
     return isThere ? stats.blocks * 512 : 0;

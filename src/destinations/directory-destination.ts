@@ -7,6 +7,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
+import { CACHE_TAG, CACHE_TAG_NAME } from '../cache-tag.js';
 import { type ErrnoName, messageOf, TmaxError } from '../errors.js';
 import { CopyState } from '../sources/copy-state.js';
 import type { BlobAddress } from '../sources/source.js';
@@ -28,8 +29,6 @@ export const MAX_PUT_THREADS = 2;
 const WATCH_INTERVAL_MS = 100;
 /** How long giving back what is held may take at the end; what is left then is taken for that of a dead node. */
 const CLOSE_TIMEOUT_MS = 2_000;
-/** What makes a folder a cache of tmaxfs, which has a limit and owners of its own; see blobs/cache-folder.ts. */
-const CACHE_TAG = 'CACHEDIR.TAG';
 
 export class DirectoryDestination implements Destination {
   readonly name: string;
@@ -53,8 +52,8 @@ export class DirectoryDestination implements Destination {
     const looking = (async () => {
       const stats = await stat(this.#folder);
       if (!stats.isDirectory()) throw this.#failure('ENOTDIR', 'is not a folder');
-      const tag = await readFile(join(this.#folder, CACHE_TAG), 'utf8').catch(() => '');
-      if (!tag.includes('tmaxfs')) return;
+      const tag = await readFile(join(this.#folder, CACHE_TAG_NAME), 'utf8').catch(() => '');
+      if (tag !== CACHE_TAG) return;
       const words = 'is a cache of tmaxfs, with a limit of its own: name another folder';
       throw this.#failure('EINVAL', words);
     })();

@@ -25,6 +25,7 @@ import { pathToFileURL } from 'node:url';
 import { refuseUnsafe } from '../blobs/cache-folder.js';
 import { CacheLayout } from '../blobs/cache-layout.js';
 import { readSharing } from '../blobs/cache-sharing.js';
+import { CACHE_TAG_NAME } from '../cache-tag.js';
 import { messageOf, systemErrorCode } from '../errors.js';
 import { flock } from '../libc.js';
 
@@ -62,7 +63,6 @@ export interface MountTrial {
 const TRIAL_BYTES = 64 * 1024;
 /** Of `st_blocks`. */
 const BLOCK_BYTES = 512;
-const CACHE_TAG = 'CACHEDIR.TAG';
 
 async function tryCache(wanted: string, isShared: boolean): Promise<CacheTrial> {
   const folder = nearestFolder(wanted);
@@ -74,7 +74,7 @@ async function tryCache(wanted: string, isShared: boolean): Promise<CacheTrial> 
     return {
       folder: realpathSync(folder),
       exists,
-      isForeign: names.length > 0 && !names.includes(CACHE_TAG),
+      isForeign: names.length > 0 && !names.includes(CACHE_TAG_NAME),
       ...permission,
       totalBytes: bsize * blocks,
       availableBytes: bsize * bavail,

@@ -1,7 +1,7 @@
 /**
  * A copying thread: finds an image in a directory and brings it into the partial file, hashing it on the way. By reflink
- * where the file system can, so that the two share their bytes on disk; else byte by byte. Never by a hard link: whoever owns
- * the other name could change what was proven, and would find the attributes of their own file changed by us.
+ * where the file system can, so that the two share their bytes on disk; else by a hard link beside the partial file where the
+ * image is ours to keep (hard-link.ts); else byte by byte.
  *
  * Loaded by `directory-source.ts` alone. Everything here may block for as long as the directory's disk likes.
  */
@@ -17,6 +17,7 @@ import {
   readlinkSync,
   readSync,
   realpathSync,
+  unlinkSync,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -26,6 +27,7 @@ import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { workBehind } from '../scheduling.js';
 import { Abandoned, CopyState } from './copy-state.js';
+import { linkIfOurs, type OpenedFile } from './hard-link.js';
 import { type PlainError, plainError } from './plain-error.js';
 
 workBehind();
@@ -38,13 +40,15 @@ export interface CopyJob {
   readonly sizeBytes: number;
   readonly sha256: string;
   readonly partialPath: string;
+  /** Where a hard link to the image may lie instead. */
+  readonly linkPath: string | undefined;
   /** Of the `CopyState`. */
   readonly memory: SharedArrayBuffer;
 }
 
 export type CopyOutcome =
-  /** `sha256` is that of what is in the partial file now. */
-  | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly isShared: boolean }
+  /** `sha256` is that of what is in the partial file now; or of what lies at `linkPath`, and then the partial file is empty. */
+  | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly isLinked: boolean }
   /** `reason`: what was in its places instead. */
   | { readonly kind: 'absent'; readonly reason: string }
   /** Whether it has the image can't be seen: this user may not enter the directory, or it is there no more. */
@@ -90,15 +94,15 @@ function copyFrom(
   seen: Set<string>,
   reasons: string[],
 ): Copy | undefined {
-  let descriptor: number;
+  let file: OpenedFile;
   try {
-    descriptor = openBelow(job.folder, place);
+    file = openBelow(job.folder, place);
   } catch (error) {
     if (!['ENOENT', 'ENOTDIR'].includes(systemErrorCode(error) ?? '')) reasons.push(`${place}: ${messageOf(error)}`);
     return undefined;
   }
   try {
-    const stats = fstatSync(descriptor);
+    const stats = fstatSync(file.descriptor);
     const identity = `${stats.dev}:${stats.ino}`;
     // Its snapshots are links to its blobs.
     if (seen.has(identity)) return undefined;
@@ -108,18 +112,18 @@ function copyFrom(
       return undefined;
     }
     state.step();
-    return copyInto(job, descriptor, state);
+    return copyInto(job, file, state);
   } catch (error) {
     if (!(error instanceof UnreadableSource)) throw error;
     reasons.push(`${place}: ${error.message}`);
     return undefined;
   } finally {
-    closeSync(descriptor);
+    closeSync(file.descriptor);
   }
 }
 
 /** Opens a file below the folder, also through links, as long as they lead to one below it. Errors: those of open(2). */
-function openBelow(folder: string, place: string): number {
+function openBelow(folder: string, place: string): OpenedFile {
   const root = realpathSync(folder);
   const real = realpathSync(join(root, place));
   refuseOutside(root, real);
@@ -127,7 +131,7 @@ function openBelow(folder: string, place: string): number {
   try {
     // A link may have been put in the way in between.
     refuseOutside(root, readlinkSync(`/proc/self/fd/${descriptor}`));
-    return descriptor;
+    return { descriptor, path: real };
   } catch (error) {
     closeSync(descriptor);
     throw error;
@@ -138,39 +142,66 @@ function refuseOutside(root: string, real: string): void {
   if (!real.startsWith(root === '/' ? root : `${root}/`)) throw new Error(`it leads out of the directory, to ${real}`);
 }
 
-function copyInto(job: CopyJob, source: number, state: CopyState): Copy {
+function copyInto(job: CopyJob, source: OpenedFile, state: CopyState): Copy {
   const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   // It makes the file where there is none, as after another source's was published.
   const target = state.write(() => onCacheDisk(() => openSync(job.partialPath, flags, 0o600)));
   try {
-    const isShared = state.write(() => {
+    const isCloned = state.write(() => {
       onCacheDisk(() => ftruncateSync(target, 0));
-      return cloneFile(target, source);
+      return cloneFile(target, source.descriptor);
     });
-    const hash = createHash('sha256');
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-    let at = 0;
-    while (at < job.sizeBytes) {
-      const length = Math.min(chunk.length, job.sizeBytes - at);
-      const count = isShared
-        ? onCacheDisk(() => readSync(target, chunk, 0, length, at))
-        : readSource(source, chunk, length, at);
-      // It shrank: the digest will tell.
-      if (count === 0) break;
-      hash.update(chunk.subarray(0, count));
-      if (!isShared) state.write(() => onCacheDisk(() => writeWhole(target, chunk, count, at)));
-      at += count;
-      state.step(at);
-    }
-    return {
-      kind: 'copied',
-      sha256: hash.digest('hex'),
-      sizeBytes: onCacheDisk(() => fstatSync(target).size),
-      isShared,
-    };
+    const linked = isCloned ? undefined : link(job, source, state);
+    if (linked !== undefined) return linked;
+    const sha256 = digest(job, state, (chunk, length, at) => {
+      if (isCloned) return onCacheDisk(() => readSync(target, chunk, 0, length, at));
+      const count = readSource(source.descriptor, chunk, length, at);
+      state.write(() => onCacheDisk(() => writeWhole(target, chunk, count, at)));
+      return count;
+    });
+    return { kind: 'copied', sha256, sizeBytes: onCacheDisk(() => fstatSync(target).size), isLinked: false };
   } finally {
     closeSync(target);
   }
+}
+
+/** Undefined where the file is to be copied: it is not ours to keep, is another than wanted, or was changed while it was read. */
+function link({ linkPath, ...job }: CopyJob, source: OpenedFile, state: CopyState): Copy | undefined {
+  if (linkPath === undefined || !state.write(() => linkIfOurs(job.folder, source, linkPath))) return undefined;
+  let isLinked = false;
+  try {
+    const before = versionOf(source.descriptor);
+    const sha256 = digest(job, state, (chunk, length, at) => readSource(source.descriptor, chunk, length, at));
+    isLinked = sha256 === job.sha256 && versionOf(source.descriptor) === before;
+    return isLinked ? { kind: 'copied', sha256, sizeBytes: job.sizeBytes, isLinked } : undefined;
+  } finally {
+    if (!isLinked) state.write(() => unlinkSync(linkPath));
+  }
+}
+
+/** Another, once the file was written to, or anything about it was changed. */
+function versionOf(descriptor: number): string {
+  const { size, mtimeNs, ctimeNs } = fstatSync(descriptor, { bigint: true });
+  return `${size} ${mtimeNs} ${ctimeNs}`;
+}
+
+/** Of all that `read` brings, a chunk at a time; less than asked for is all there is. */
+function digest(
+  { sizeBytes }: Pick<CopyJob, 'sizeBytes'>,
+  state: CopyState,
+  read: (chunk: Buffer, length: number, at: number) => number,
+): string {
+  const hash = createHash('sha256');
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  for (let at = 0; at < sizeBytes; ) {
+    const count = read(chunk, Math.min(chunk.length, sizeBytes - at), at);
+    // It shrank: the digest will tell.
+    if (count === 0) break;
+    hash.update(chunk.subarray(0, count));
+    at += count;
+    state.step(at);
+  }
+  return hash.digest('hex');
 }
 
 function writeWhole(target: number, chunk: Buffer, length: number, position: number): void {

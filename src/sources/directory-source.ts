@@ -75,12 +75,17 @@ export class DirectorySource implements Source {
     return words;
   }
 
-  async download(blob: BlobAddress, partialPath: string, { signal, onProgress }: DownloadOptions): Promise<Download> {
+  async download(
+    blob: BlobAddress,
+    partialPath: string,
+    { signal, linkPath, onProgress }: DownloadOptions,
+  ): Promise<Download> {
     if (signal.aborted || this.#closing.signal.aborted) throw aborted();
     if (this.#hanging > 0) throw this.#silent(blob);
     const { path, sha256, sizeBytes } = blob;
     const state = new CopyState();
-    const job = { folder: this.#folder, places: placesOf(blob), sizeBytes, sha256, partialPath, memory: state.memory };
+    const places = placesOf(blob);
+    const job = { folder: this.#folder, places, sizeBytes, sha256, partialPath, linkPath, memory: state.memory };
     const copying = this.#startedPool().run(job);
     const outcome = await this.#watch(
       blob,
@@ -91,7 +96,8 @@ export class DirectorySource implements Source {
     );
     if (outcome.kind === 'copied') {
       onProgress?.(outcome.sizeBytes);
-      return { sizeBytes: outcome.sizeBytes, sha256: outcome.sha256, resumedBytes: 0, attempts: 1 };
+      const { isLinked } = outcome;
+      return { sizeBytes: outcome.sizeBytes, sha256: outcome.sha256, resumedBytes: 0, attempts: 1, isLinked };
     }
     if (outcome.kind === 'failed') throw fromPlainError(outcome.error);
     if (outcome.kind === 'abandoned') throw aborted();

@@ -25,6 +25,11 @@ export interface DownloadOptions {
   readonly signal: AbortSignal;
   /** Default: patient. */
   readonly patience?: Patience;
+  /**
+   * Where a source may put a hard link to a file that it has, instead of bytes into the partial file; nothing is there yet. If left
+   * out, it may not.
+   */
+  readonly linkPath?: string | undefined;
   /** Called as bytes arrive, with all that is on disk so far (resumed bytes included). */
   readonly onProgress?: ((receivedBytes: number) => void) | undefined;
   /**
@@ -45,6 +50,8 @@ export interface Download {
   readonly resumedBytes: number;
   /** Requests for bytes that it took, 1 if all went well. */
   readonly attempts: number;
+  /** What is said of the partial file is true of what lies at `linkPath` instead. Default: no. */
+  readonly isLinked?: boolean;
 }
 
 export interface Source {

@@ -1,9 +1,10 @@
 /** A mount whose images come out of directories: alone without a network, and beside the Hub. */
 
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'ava';
 import { flipBit } from '../support/bit-rot.js';
+import { memoryFolder } from '../support/loop-disk.js';
 import { MountedPool } from '../support/mounted-pool.js';
 import { contentOf, smallPool } from '../support/small-pool.js';
 import { temporaryFolder } from '../support/temporary.js';
@@ -53,6 +54,22 @@ test.serial('without any network, images come out of a directory, proven like an
   t.like(status.quarantine[0], { cause: 'transfer', code: 'sha256-mismatch', source: `dir:${folder}` });
   t.is(pool.hub.requests.all.length, 0);
   t.truthy(await pool.logged(({ source, task }) => source === `dir:${hubCache}` && task === 't3'));
+});
+
+test.serial('images that were made read-only beforehand take no room twice', async (t) => {
+  const disk = await memoryFolder(t, 64 * 2 ** 20);
+  const pool = smallPool(2);
+  const folder = join(disk, 'images');
+  mkdirSync(folder);
+  for (const file of pool.files) writeFileSync(join(disk, file.path), contentOf(file), { mode: 0o444 });
+  const args = ['--source', `dir:${disk}`, '--source', 'hub'];
+  const mounted = await MountedPool.start(t, { ...pool, cacheDirectory: join(disk, 'cache'), args });
+  for (const [index, { sha256, path }] of pool.files.entries()) {
+    t.true((await read(mounted, `v/t${index}.sif`)).stdout.startsWith(sha256));
+    const blob = join(mounted.cacheDirectory, 'blobs', sha256.slice(0, 2), sha256);
+    t.is(statSync(blob).ino, statSync(join(disk, path)).ino);
+  }
+  t.is(mounted.hub.requests.filter(({ server }) => server === 'cdn').length, 0);
 });
 
 test.serial('an image that no directory has is unreachable offline, and the words name what was asked', async (t) => {

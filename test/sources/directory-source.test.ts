@@ -2,10 +2,13 @@
 
 import { execFileSync } from 'node:child_process';
 import {
+  chmodSync,
+  chownSync,
   existsSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   statfsSync,
   symlinkSync,
@@ -15,6 +18,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
+import { CACHE_TAG, CACHE_TAG_NAME } from '../../src/cache-tag.js';
 import { TmaxError } from '../../src/errors.js';
 import { CopyState } from '../../src/sources/copy-state.js';
 import copyImage from '../../src/sources/copy-thread.js';
@@ -72,7 +76,7 @@ for (const place of [
     put(place);
     const progress: number[] = [];
     const result = await download({ onProgress: (bytes) => progress.push(bytes) });
-    t.deepEqual(result, { sizeBytes: BYTES.length, sha256, resumedBytes: 0, attempts: 1 });
+    t.deepEqual(result, { sizeBytes: BYTES.length, sha256, resumedBytes: 0, attempts: 1, isLinked: false });
     t.true(readFileSync(partial).equals(BYTES));
     t.is(progress.at(-1), BYTES.length);
   });
@@ -187,6 +191,7 @@ test('who calls a copy off right before it makes the partial file is told to wai
     places: [path],
     sizeBytes,
     sha256,
+    linkPath: undefined,
     memory: state.memory,
     // Asked for at that very moment.
     get partialPath() {
@@ -245,6 +250,75 @@ test('where the file system can, the two share their bytes on disk; a change of 
   t.true(usedBytes() - before < large.length / 4, `${usedBytes() - before} bytes more`);
   writeFileSync(path, Buffer.alloc(large.length, 'x'));
   t.true(readFileSync(partial).equals(large));
+});
+
+/** On a file system without reflinks, with an image that its owner has made read-only. */
+async function setUpOurs(t: ExecutionContext, bytes = BYTES) {
+  const disk = await memoryFolder(t, 16 * MIB);
+  const trial = setUp(t, { disk });
+  const image = trial.put('images/a.sif', bytes);
+  chmodSync(image, 0o444);
+  return { ...trial, disk, image, linkPath: join(disk, 'link') };
+}
+
+test('an image that is ours to keep gets a second name instead of a copy, and stays what it is', async (t) => {
+  const { image, linkPath, partial, download } = await setUpOurs(t);
+  const before = lstatSync(image, { bigint: true });
+  const progress: number[] = [];
+  t.like(await download({ linkPath, onProgress: (bytes) => progress.push(bytes) }), { sha256, isLinked: true });
+  t.is(progress.at(-1), BYTES.length);
+  const after = lstatSync(image, { bigint: true });
+  for (const field of ['mode', 'atimeNs', 'mtimeNs'] as const) t.is(after[field], before[field]);
+  t.is(lstatSync(linkPath, { bigint: true }).ino, before.ino);
+  t.is(lstatSync(partial).size, 0);
+});
+
+type Ours = Awaited<ReturnType<typeof setUpOurs>>;
+for (const [what, change] of [
+  ['that its owner may write to', ({ image }: Ours) => chmodSync(image, 0o644)],
+  ['that anything but its being read-only would have to change of', ({ image }: Ours) => chmodSync(image, 0o555)],
+  ['of another user', ({ image }: Ours) => chownSync(image, 65_534, 65_534)],
+  ['of another cache of tmaxfs', ({ folder }: Ours) => writeFileSync(join(folder, CACHE_TAG_NAME), CACHE_TAG)],
+] as const) {
+  test(`an image ${what} is copied`, async (t) => {
+    const trial = await setUpOurs(t);
+    change(trial);
+    const { download, linkPath, partial, image } = trial;
+    t.like(await download({ linkPath }), { sha256, isLinked: false });
+    t.true(readFileSync(partial).equals(BYTES));
+    t.false(existsSync(linkPath));
+    t.is(lstatSync(image).nlink, 1);
+  });
+}
+
+test('an image on another file system, and one that the file system can clone, are copied', async (t) => {
+  const { download, linkPath, image } = await setUpOurs(t);
+  const elsewhere = join(temporaryFolder(t), 'link');
+  t.false((await download({ linkPath: elsewhere })).isLinked);
+  t.is(lstatSync(image).nlink, 1);
+  const disk = await btrfsFolder(t);
+  const cloned = setUp(t, { disk });
+  chmodSync(cloned.put('images/a.sif'), 0o444);
+  t.false((await cloned.download({ linkPath: join(disk, 'link') })).isLinked);
+  t.false(existsSync(linkPath));
+});
+
+test('of a wrong file that is ours no second name is left, and a right one in another place is found', async (t) => {
+  const wrong = Buffer.from(BYTES);
+  wrong.writeUInt8(wrong.readUInt8(5) ^ 1, 5);
+  const { disk, image, linkPath, put, partial, download } = await setUpOurs(t, wrong);
+  t.like(await download({ linkPath }), { sha256: sha256Of(wrong), isLinked: false });
+  t.true(readFileSync(partial).equals(wrong));
+  t.deepEqual(
+    readdirSync(disk).filter((name) => name === 'link'),
+    [],
+  );
+  chmodSync(put(`blobs/${sha256}`, wrong), 0o444);
+  const right = put(`snapshots/${commit}/images/a.sif`);
+  chmodSync(right, 0o444);
+  t.like(await download({ linkPath }), { sha256, isLinked: true });
+  t.is(lstatSync(linkPath).ino, lstatSync(right).ino);
+  t.is(lstatSync(image).nlink, 1);
 });
 
 test('a disk that does not answer is given up, refused at once while it hangs, and asked again once it answers', async (t) => {

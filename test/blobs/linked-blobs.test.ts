@@ -1,0 +1,95 @@
+/** Blobs that are hard links to files of a directory: one file, two names, and each side's rights. */
+
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import test, { type ExecutionContext } from 'ava';
+import { DirectorySource } from '../../src/sources/directory-source.js';
+import { type Blob, blobOf, blobPath, errnoOf, holds, setUp } from '../support/blob-cache.js';
+import { memoryFolder } from '../support/loop-disk.js';
+
+const MIB = 2 ** 20;
+
+/** A cache and a directory on one file system that can't clone, and what lies in the directory. */
+async function setUpBoth(t: ExecutionContext) {
+  const disk = await memoryFolder(t, 16 * MIB);
+  const [root, folder] = [join(disk, 'cache'), join(disk, 'images')];
+  mkdirSync(folder);
+  const put = ({ address, content }: Blob, bytes = content): string => {
+    const path = join(folder, address.path);
+    writeFileSync(path, bytes);
+    chmodSync(path, 0o444);
+    // With a part of a second, as files have.
+    utimesSync(path, 1_700_000_000.25, 1_700_000_000.75);
+    return path;
+  };
+  const directory = new DirectorySource(folder, { idleTimeoutMs: 20_000 });
+  t.teardown(() => directory.close());
+  return { ...(await setUp(t, { root, sources: [directory] })), put };
+}
+
+test('an image that is ours to keep becomes a blob by a second name, and stays what it is in its directory', async (t) => {
+  const { root, open, store, cache, put, verdicts } = await setUpBoth(t);
+  const blob = blobOf('a');
+  const image = put(blob);
+  const before = lstatSync(image);
+  const lease = await open(blob);
+  t.true(holds(lease, blob));
+  t.is(lstatSync(blobPath(root, blob)).ino, before.ino);
+  t.deepEqual(readdirSync(join(root, 'partial')), []);
+  t.is(verdicts.calls.length, 1, 'proven before it was shown');
+  const { mode, mtimeMs } = lstatSync(image);
+  t.deepEqual({ mode, mtimeMs }, { mode: before.mode, mtimeMs: before.mtimeMs });
+  lease.release();
+  (await open(blob)).release();
+  t.is(verdicts.calls.length, 1, 'its proof holds for the next open');
+  t.true(await store.evict(blob.address.sha256));
+  t.false(existsSync(blobPath(root, blob)));
+  t.true(readFileSync(image).equals(blob.content));
+  t.is(cache.statistics().quarantine.length, 0);
+});
+
+test('one that fails its proof is refused, and only its second name goes', async (t) => {
+  const { root, open, put, verdicts } = await setUpBoth(t);
+  const blob = blobOf('a');
+  const image = put(blob);
+  verdicts.reason = 'no valid image';
+  t.is(await errnoOf(t, () => open(blob)), 'EBADMSG');
+  t.false(existsSync(blobPath(root, blob)));
+  t.true(readFileSync(image).equals(blob.content));
+  t.is(lstatSync(image).nlink, 1);
+});
+
+test('a link that a killed daemon has left is removed by the next fetch, and its file not touched', async (t) => {
+  const { root, open, put } = await setUpBoth(t);
+  const blob = blobOf('a');
+  const image = put(blob);
+  const { sha256 } = blob.address;
+  for (const name of [sha256, `${sha256}.0123456789abcdef`]) linkSync(image, join(root, 'partial', name));
+  t.true(holds(await open(blob), blob));
+  t.deepEqual(readdirSync(join(root, 'partial')), []);
+  t.true(readFileSync(image).equals(blob.content));
+  t.is(lstatSync(image).nlink, 2, 'the directory’s and the blob');
+});
+
+test('a blob whose file is changed under its other name is proven again at the next open, and fetched anew if it must be', async (t) => {
+  const { root, open, put, verdicts } = await setUpBoth(t);
+  const blob = blobOf('a');
+  const image = put(blob);
+  (await open(blob)).release();
+  chmodSync(image, 0o644);
+  writeFileSync(image, Buffer.alloc(blob.content.length, 'x'));
+  t.is(await errnoOf(t, () => open(blob)), 'EBADMSG');
+  t.false(existsSync(blobPath(root, blob)));
+  t.true(existsSync(dirname(image)) && existsSync(image), 'what is in the directory is never removed');
+  t.true(verdicts.calls.length > 1);
+});
