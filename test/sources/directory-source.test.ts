@@ -327,17 +327,17 @@ test('a disk that does not answer is given up, refused at once while it hangs, a
   if (file === undefined) throw new Error('no file');
   const stall = pool.hub.fault({ path: 'images/0.sif', fault: { kind: 'stall' }, requests: 'every' });
   // The mount of another pool, whose open waits for its own Hub, hangs as a disk of the network does.
-  const source = new DirectorySource(pool.mountpoint, { idleTimeoutMs: 1500 });
+  const source = new DirectorySource(pool.mountpoint, { idleTimeoutMs: 5000 });
   t.teardown(() => source.close());
   const address: BlobAddress = { ...ADDRESS, path: 'v/t0.sif', sha256: file.sha256, sizeBytes: file.sizeBytes };
   const partial = join(pool.folder, 'partial');
   const ask = () => source.download(address, partial, { signal: new AbortController().signal });
   const silent = await t.throwsAsync(ask(), { instanceOf: TmaxError });
   t.is(silent.errno, 'EHOSTUNREACH');
-  t.regex(silent.message, /its disk has not answered for 1\.5 s$/);
+  t.regex(silent.message, /its disk has not answered for 5 s$/);
   const startedAtMs = performance.now();
   await t.throwsAsync(ask(), { message: /has not answered/ });
-  t.true(performance.now() - startedAtMs < 1000);
+  t.true(performance.now() - startedAtMs < 4000, 'it was not waited for again');
   t.false(existsSync(partial));
   stall.remove();
   // The thread comes back from its open, and what it was to copy is not wanted any more.
