@@ -68,11 +68,10 @@ export default function copyImage(job: CopyJob): CopyOutcome {
   const reasons: string[] = [];
   let wrong: Copy | undefined;
   try {
-    accessSync(job.folder, constants.X_OK);
-  } catch (error) {
-    return { kind: 'closed', reason: messageOf(error) };
-  }
-  try {
+    // First of all: a thread that hangs in the folder is to be told from one that has not been given the job yet.
+    state.step(0);
+    const closed = whyClosed(job.folder);
+    if (closed !== undefined) return { kind: 'closed', reason: closed };
     for (const place of job.places) {
       state.step(0);
       const copy = copyFrom(job, place, state, seen, reasons);
@@ -84,6 +83,15 @@ export default function copyImage(job: CopyJob): CopyOutcome {
     return { kind: 'failed', error: plainError(error, 'directory') };
   }
   return wrong ?? { kind: 'absent', reason: reasons.join('; ') };
+}
+
+function whyClosed(folder: string): string | undefined {
+  try {
+    accessSync(folder, constants.X_OK);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
 }
 
 /** Undefined where it is not there, is no file of that size, or can't be read. Errors: Abandoned; those of the cache's disk. */

@@ -203,6 +203,28 @@ test('who calls a copy off right before it makes the partial file is told to wai
   t.is(isOver, !existsSync(partial));
 });
 
+test('a thread says that it has begun before it touches a folder, which may hang', (t) => {
+  const { folder, partial } = setUp(t);
+  const state = new CopyState();
+  const { sha256, sizeBytes, path } = ADDRESS;
+  const begun: boolean[] = [];
+  copyImage({
+    places: [path],
+    sizeBytes,
+    sha256,
+    memory: state.memory,
+    partialPath: partial,
+    linkPath: undefined,
+    // Asked for whenever the thread is about to look into it.
+    get folder() {
+      begun.push(state.isStarted);
+      return folder;
+    },
+  });
+  t.true(begun.length > 0);
+  t.false(begun.includes(false));
+});
+
 test('closing ends what is being copied', async (t) => {
   const { put, source, download } = setUp(t);
   put('images/a.sif');
