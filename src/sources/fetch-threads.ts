@@ -36,11 +36,17 @@ const THREAD_FILE = fileURLToPath(new URL('./fetch-thread.js', import.meta.url))
 /** Transfers per thread: as many as are asked for at once; who asks has a bound. */
 const TRANSFERS_PER_THREAD = 1024;
 
+/** Threads that may die under one transfer: it goes on in another, since what is on disk stays, unless it is what they die of. */
+const MAX_DEATHS = 3;
+
+/** What nobody has caught in a thread ends it, and every transfer in it. */
+class ThreadDied extends TmaxError {}
+
 export interface FetchThreadsOptions {
   readonly threads: number;
   /** Default `IDLE_THREADS_MS`. */
   readonly idleMs?: number | undefined;
-  /** Told of a thread that dies between transfers; it is replaced. */
+  /** Told of a thread that dies, by each transfer that was in it, or once where there was none; it is replaced. */
   readonly onDeath: (error: unknown) => void;
 }
 
@@ -64,8 +70,24 @@ export class FetchThreads {
     return this.#pool?.threads.length ?? 0;
   }
 
-  /** Errors: as `Source.download`; EIO when the thread dies. */
+  /** Errors: as `Source.download`; EIO where one thread after the other dies of it. */
   async run(blob: BlobAddress, partialPath: string, hooks: FetchHooks): Promise<Download> {
+    for (let deaths = 0; ; ) {
+      try {
+        // The last bytes are shown once at most, and then they may have been.
+        return await this.#runOnce(blob, partialPath, deaths === 0 ? hooks : { ...hooks, onTail: undefined });
+      } catch (error) {
+        if (!(error instanceof ThreadDied)) throw error;
+        deaths += 1;
+        this.#options.onDeath(error.cause);
+        if (deaths === MAX_DEATHS) throw error;
+        hooks.onRetry({ attempt: deaths, waitMs: 0, reason: error.message });
+      }
+    }
+  }
+
+  /** Errors: as `Source.download`; ThreadDied. */
+  async #runOnce(blob: BlobAddress, partialPath: string, hooks: FetchHooks): Promise<Download> {
     if (hooks.signal.aborted || this.#closing.signal.aborted) throw aborted();
     const { port1: port, port2: threadPort } = new MessageChannel();
     const post = (message: ToThread): void => port.postMessage(message);
@@ -94,8 +116,8 @@ export class FetchThreads {
       return outcome.download;
     } catch (error) {
       if (error instanceof TmaxError) throw error;
-      const message = `no thread could finish fetching ${blob.path}: ${messageOf(error)}`;
-      throw new TmaxError('EIO', message, { cause: error, source: this.#data.name, level: 'error' });
+      const message = `the thread that was fetching ${blob.path} died: ${messageOf(error)}`;
+      throw new ThreadDied('EIO', message, { cause: error, source: this.#data.name, level: 'error' });
     } finally {
       this.#running.delete(settled);
       if (this.#running.size === 0) this.#idleTimer = setTimeout(() => this.#end(), this.#idleMs).unref();
