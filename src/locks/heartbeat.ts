@@ -2,16 +2,30 @@
  * Whether another daemon on the same directory is alive, where only files can tell: each owner keeps a file that it writes anew
  * every few seconds. Times of files are compared with each other alone, never with a clock of this machine. An owner on this
  * very machine is looked up among its processes, so that one that was killed is known to be dead at once.
+ *
+ * Others may write into the folder: a file is written to only while it is the very one that its owner has made.
  */
 
 import { randomBytes } from 'node:crypto';
-import { chmodSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
-import { chmod, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  type Stats,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { type FileHandle, open, readdir, rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as v from 'valibot';
 import { systemErrorCode } from '../errors.js';
-import { readSmallFile } from '../small-file.js';
+import { isForbidden, isStrange, readSmallFile, removeStray } from '../small-file.js';
 
 /** How often an owner's file is written anew, and after what silence it counts as dead. */
 export const BEAT_MS = 5_000;
@@ -20,6 +34,7 @@ export const STALE_MS = 60_000;
 const READABLE = 0o644;
 /** Files of owners that are looked at by who starts, to remove those of dead ones: others who start look at others. */
 const MAX_CLEANED = 64;
+const WRITE_WHAT_IS_THERE = constants.O_WRONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 const ownerShape = v.object({
   host: v.string(),
@@ -47,6 +62,8 @@ export class Heartbeat {
     startTicks: startTicksOf(process.pid) ?? '',
     startedAt: new Date().toISOString(),
   };
+  /** Of the file that this owner has made. */
+  #inode: number | undefined;
   /** When it was written last: by the file system's clock, and by ours. */
   #writtenMs = 0;
   #writtenAtMs = 0;
@@ -64,9 +81,16 @@ export class Heartbeat {
     if (this.#timer !== undefined) return;
     this.#makeFolder(this.#folder);
     const path = join(this.#folder, this.id);
-    writeFileSync(path, JSON.stringify(this.#self));
-    chmodSync(path, READABLE);
-    this.#written(statSync(path).mtimeMs);
+    // What an earlier stop has not removed yet.
+    rmSync(path, { force: true });
+    const descriptor = openSync(path, 'wx', READABLE);
+    try {
+      writeFileSync(descriptor, JSON.stringify(this.#self));
+      fchmodSync(descriptor, READABLE);
+      this.#written(fstatSync(descriptor));
+    } finally {
+      closeSync(descriptor);
+    }
     this.#timer = setInterval(() => void this.#beat(), BEAT_MS).unref();
     void this.#removeDead();
   }
@@ -95,13 +119,13 @@ export class Heartbeat {
     this.#isWriting = true;
     try {
       const path = join(this.#folder, this.id);
-      await writeFile(path, JSON.stringify(this.#self), { flag: 'r+' }).catch(async (error: unknown) => {
-        if (systemErrorCode(error) !== 'ENOENT') throw error;
-        this.#makeFolder(this.#folder);
-        await writeFile(path, JSON.stringify(this.#self));
-        await chmod(path, READABLE);
-      });
-      this.#written((await stat(path)).mtimeMs);
+      const file = (await this.#openOwn(path)) ?? (await this.#makeAnew(path));
+      try {
+        await file.writeFile(JSON.stringify(this.#self));
+        this.#written(await file.stat());
+      } finally {
+        await file.close();
+      }
       if (this.#timer === undefined) await rm(path, { force: true });
     } catch {
       // Once it has been silent for too long it counts as dead: what else it does with this disk fails, and says so.
@@ -110,8 +134,31 @@ export class Heartbeat {
     }
   }
 
-  #written(modifiedMs: number): void {
-    this.#writtenMs = modifiedMs;
+  /** Undefined where it is there no more, or something else is. */
+  async #openOwn(path: string): Promise<FileHandle | undefined> {
+    let file: FileHandle;
+    try {
+      file = await open(path, WRITE_WHAT_IS_THERE);
+    } catch (error) {
+      if (isStrange(error) || isForbidden(error)) return undefined;
+      throw error;
+    }
+    if ((await file.stat()).ino === this.#inode) return file;
+    await file.close();
+    return undefined;
+  }
+
+  async #makeAnew(path: string): Promise<FileHandle> {
+    this.#makeFolder(this.#folder);
+    await removeStray(path);
+    const file = await open(path, 'wx', READABLE);
+    await file.chmod(READABLE);
+    return file;
+  }
+
+  #written({ ino, mtimeMs }: Pick<Stats, 'ino' | 'mtimeMs'>): void {
+    this.#inode = ino;
+    this.#writtenMs = mtimeMs;
     this.#writtenAtMs = performance.now();
   }
 

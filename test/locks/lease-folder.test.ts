@@ -1,7 +1,20 @@
 /** Lease files of a folder that others write to as well, and that fails. */
 
-import { chmodSync, mkdirSync, readdirSync, renameSync, statSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import { makeFolder } from '../../src/folders.js';
@@ -72,3 +85,28 @@ test('an owner whom the kernel hides from other users counts for as long as it l
   const hidden = 'mount -t proc -o hidepid=2 proc /proc && exec "$@"';
   t.is((await execa('unshare', ['--mount', 'sh', '-c', hidden, 'sh', ...other])).stdout, 'true');
 });
+
+for (const [what, plant] of [
+  ['a link', symlinkSync],
+  ['a second name', linkSync],
+] as const) {
+  test(`an owner writes to no file that others have put in the place of its own as ${what}`, async (t) => {
+    const { root, leases } = folderOf(t);
+    t.not(leases.tryTake('a', 'exclusive'), undefined);
+    const owner = join(root, 'owners', leases.owner);
+    const file = join(root, 'somebody’s');
+    writeFileSync(file, 'precious', { mode: 0o600 });
+    const { ino } = lstatSync(file);
+    rmSync(owner);
+    plant(file, owner);
+    const isUntouched = () => readFileSync(file, 'utf8') === 'precious';
+    const isMadeAnew = () => {
+      const stats = lstatSync(owner, { throwIfNoEntry: false });
+      return stats?.isFile() === true && stats.ino !== ino && stats.size > 0;
+    };
+    // Until its next sign of life.
+    while (isUntouched() && !isMadeAnew()) await delay(20);
+    t.true(isUntouched());
+    t.is(lstatSync(file).mode & 0o777, 0o600);
+  });
+}
