@@ -145,9 +145,10 @@ export class PartialFiles {
     const code = systemErrorCode(cause);
     // Killed right before its rename, when it was as read-only as the blob that it was to become.
     const stats = code === 'EACCES' ? await lstatIfThere(path) : undefined;
-    if (stats?.isFile() && isOwn(stats.uid)) await chmod(path, 0o600);
+    const isOurs = stats?.isFile() === true && isOwn(stats.uid);
+    if (isOurs && stats.nlink === 1) await chmod(path, 0o600);
     else if (code === 'ENOENT') await makeCacheFolders(this.#layout);
-    else if (!isStrange(cause) || !(await removeStray(path))) {
+    else if (!(isOurs || isStrange(cause)) || !(await removeStray(path))) {
       throw diskError(cause, `the partial file ${path} can't be opened`);
     }
   }

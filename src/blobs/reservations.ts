@@ -150,11 +150,15 @@ export class Reservations {
     if (handle === undefined) return undefined;
     try {
       const stats = await handle.stat();
-      await this.#store.layout.sharing?.admit(handle, stats);
-      if (this.#store.locks.tryLock(handle.fd, path, 'exclusive') && (await inodeOf(path)) === stats.ino) {
-        // For people; a full disk, of all things, must not keep room from being made.
-        await sign(handle).catch(() => undefined);
-        return handle;
+      // By a second name it is somebody's file, which is not ours to sign.
+      if (!stats.isFile() || stats.nlink > 1) await removeStray(path);
+      else {
+        await this.#store.layout.sharing?.admit(handle, stats);
+        if (this.#store.locks.tryLock(handle.fd, path, 'exclusive') && (await inodeOf(path)) === stats.ino) {
+          // For people; a full disk, of all things, must not keep room from being made.
+          await sign(handle).catch(() => undefined);
+          return handle;
+        }
       }
     } catch (error) {
       this.#store.locks.unlock(handle.fd);

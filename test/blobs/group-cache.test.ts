@@ -1,7 +1,18 @@
 /** Daemons of two users on one cache directory that their group shares, each a process of its own. */
 
-import { existsSync, lstatSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import { execa } from 'execa';
 import { blobOf, blobPath } from '../support/blob-cache.js';
@@ -140,3 +151,25 @@ test('a verification by apptainer, whose reading can’t be undone on another us
   const { stdout } = await execa(file, [...args, process.execPath, '--input-type=module', '--eval', script]);
   t.is(stdout, 'sound inspect');
 });
+
+for (const [place, mode] of [
+  ['reservations/lock', 0o600],
+  [`partial/${blobOf('a', MIB).address.sha256}`, 0o600],
+  [`partial/${blobOf('a', MIB).address.sha256}`, 0o444],
+] as const) {
+  test(`a user’s file of mode ${mode.toString(8)} that others have linked to ${place.slice(0, 17)} stays what it is`, async (t) => {
+    const root = groupFolder(t);
+    const options = { root, limits: { limitBytes: 4 * MIB, reserveFreeBytes: 0, leasePatienceMs: 20 }, isShared: true };
+    const bert = await CacheProcess.start(t, options, as(BERT));
+    const file = join(dirname(root), 'file');
+    writeFileSync(file, 'precious');
+    chownSync(file, BERT, BERT);
+    chmodSync(file, mode);
+    rmSync(join(root, place), { force: true });
+    linkSync(file, join(root, place));
+    t.is(await bert.open('a', MIB), undefined);
+    t.is(readFileSync(file, 'utf8'), 'precious');
+    const { mode: now, nlink } = statSync(file);
+    t.deepEqual([now & 0o777, nlink], [mode, 1]);
+  });
+}
