@@ -10,12 +10,19 @@ import { systemErrorCode } from './errors.js';
  */
 export function makeFolder(path: string, mode = 0o755): void {
   try {
+    makeUnlessThere(path, mode);
+  } catch (error) {
+    if (systemErrorCode(error) !== 'ENOENT' || dirname(path) === path) throw error;
+    makeFolder(dirname(path));
+    makeUnlessThere(path, mode);
+  }
+}
+
+/** Others may be making it at this moment. */
+function makeUnlessThere(path: string, mode: number): void {
+  try {
     mkdirSync(path, { mode });
   } catch (error) {
-    const code = systemErrorCode(error);
-    if (code === 'EEXIST') return;
-    if (code !== 'ENOENT' || dirname(path) === path) throw error;
-    makeFolder(dirname(path));
-    mkdirSync(path, { mode });
+    if (systemErrorCode(error) !== 'EEXIST') throw error;
   }
 }
