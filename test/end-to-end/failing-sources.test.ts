@@ -30,7 +30,7 @@ const FAULTS: readonly Fault[] = [
   { kind: 'reset', afterBytes: 50_000 },
   { kind: 'cut', afterBytes: 50_000 },
   { kind: 'stall' },
-  { kind: 'stall', afterBytes: 50_000 },
+  { kind: 'stall', afterBytes: 0 },
   { kind: 'truncate', toBytes: 50_000 },
   { kind: 'excess', bytes: 100 },
   { kind: 'chunked', afterBytes: 50_000 },
