@@ -29,6 +29,11 @@ function stallHub(pool: MountedPool): void {
   pool.hub.fault({ server: 'hub', fault: { kind: 'stall' }, requests: 'every' });
 }
 
+/** Lines of what a start has said, but for what it says while it lasts, as it may on a busy machine. */
+function reasonsIn(stderr: string): string[] {
+  return stderr.split('\n').filter((line) => !line.startsWith('tmaxfs: still trying: '));
+}
+
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL'] as const) {
   test.serial(`${signal} of a mount that still waits leaves neither a daemon nor a mount`, async (t) => {
     const pool = await MountedPool.prepare(t, smallPool(1));
@@ -80,11 +85,11 @@ test.serial(
     const command = [process.execPath, ...pool.executable, ...pool.mountCommand];
     const { exitCode, stderr } = await pool.spawn(['env', `PATH=${pool.folder}`, ...command]);
     t.is(exitCode, 1);
-    t.is(
-      stderr,
+    t.deepEqual(reasonsIn(String(stderr)), [
       `tmaxfs: neither fusermount3 nor fusermount is on the PATH, and only they (or root) can mount; install the package fuse3 (log: ${pool.logFile})`,
-    );
-    t.true(performance.now() - startedAtMs < 10_000);
+    ]);
+    // Not only after the minutes in which it would ask again.
+    t.true(performance.now() - startedAtMs < 30_000);
     t.deepEqual(pool.log().filter(({ level }) => level === 'fatal').length, 1);
     t.false(existsSync(join(pool.folder, 'tmaxfs')), 'no runtime folder');
   },
@@ -97,7 +102,7 @@ test.serial('a mount point that is refused leaves no log file', async (t) => {
     for (const foreground of [[], ['--foreground']]) {
       const { exitCode, stderr } = await pool.tmaxfs(['mount', mountpoint, '--log-file', log, ...foreground]);
       t.is(exitCode, 1);
-      t.is(stderr.split('\n').length, 1, stderr);
+      t.is(reasonsIn(stderr).length, 1, stderr);
       t.false(existsSync(dirname(log)));
     }
   }
