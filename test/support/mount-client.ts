@@ -45,7 +45,9 @@ export type User = 'root' | 'ordinary';
 
 /** The ordinary user of the tests; needs no entry in /etc/passwd. */
 export const ORDINARY_UID = 1000;
-const ANSWER_LIMIT_MS = 30_000;
+const ANSWER_LIMIT_MS = 60_000;
+/** A namespace that another test makes meanwhile has copies of all mounts until it lets go of them. */
+const DRAIN_LIMIT_MS = 30_000;
 
 /** A refusal of the server, with the errno of its `TmaxError`. */
 export class ServerError extends Error {
@@ -98,7 +100,7 @@ export class MountServer {
   }
 
   unmount(options: { readonly lazy: boolean; readonly drainTimeoutMs?: number }): Promise<MountServerState> {
-    return this.#ask({ kind: 'unmount', drainTimeoutMs: 5000, ...options });
+    return this.#ask({ kind: 'unmount', drainTimeoutMs: DRAIN_LIMIT_MS, ...options });
   }
 
   /** SIGKILL, as a crash; resolves when the process is gone. */
