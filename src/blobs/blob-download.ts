@@ -186,7 +186,7 @@ async function askFollowed(
       },
     });
     noteHealth(source, answer, patience, log);
-    const linked = answer.kind === 'right' && answer.download.isLinked === true ? partial.linkPath : undefined;
+    const linked = answer.kind === 'right' && answer.download.linked !== undefined ? partial.linkPath : undefined;
     // Nothing was written that could be followed.
     if (linked !== undefined) return { answer, proof: prover.follow(linked, address, level, { signal }) };
     isFollowed = answer.kind === 'right';

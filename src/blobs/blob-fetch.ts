@@ -236,9 +236,11 @@ async function fetchInto(
     architecture: verdict.architecture,
     source: source.name,
   };
-  const { isLinked = false } = download;
-  if (!(await (isLinked ? store.adopt(sha256, partial, record) : store.publish(sha256, partial, record))))
-    return undefined;
+  const { linked } = download;
+  const isPublished = await (linked === undefined
+    ? store.publish(sha256, partial, record)
+    : store.adopt(sha256, partial, { ...record, ...linked }));
+  if (!isPublished) return undefined;
   capacity.published(sha256, sizeBytes);
   // It is ready; nothing that happens from here on may say otherwise.
   await store.syncName(sha256).catch((error: unknown) => {

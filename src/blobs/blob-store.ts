@@ -293,13 +293,10 @@ export class BlobStore {
 
   /**
    * As `publish`, of a proven hard link beside the partial file: it becomes the blob as it is, since its times and its mode are those of
-   * somebody's file. False where the link is gone. Errors: EBUSY a program that is none of ours has locked the file; those of the disk.
+   * somebody's file. False where the link is gone, the file is another than was proven by its time of change, or somebody keeps it locked: then
+   * it is to be had in another way. Errors: those of the disk.
    */
-  async adopt(
-    sha256: string,
-    { path, linkPath = '' }: LockedPartial,
-    proof: Omit<Proof, 'modifiedSeconds'>,
-  ): Promise<boolean> {
+  async adopt(sha256: string, { path, linkPath = '' }: LockedPartial, proof: Proof): Promise<boolean> {
     let handle: FileHandle;
     try {
       handle = await open(linkPath, READ_WHAT_IS_THERE);
@@ -309,18 +306,11 @@ export class BlobStore {
     }
     try {
       const { ino, mtimeMs } = await handle.stat();
+      if (Math.floor(mtimeMs / 1000) !== proof.modifiedSeconds) return false;
       await handle.sync();
-      await this.writeProof({ ...proof, modifiedSeconds: Math.floor(mtimeMs / 1000) });
+      await this.writeProof(proof);
       const target = await this.#placeFor(sha256);
-      if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) {
-        throw new TmaxError(
-          'EBUSY',
-          `the file that blob ${sha256.slice(0, 12)} is linked to is locked by another program`,
-          {
-            source: 'cache',
-          },
-        );
-      }
+      if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) return false;
       await renameOver(linkPath, target);
       await unlink(path);
       return true;

@@ -3,8 +3,9 @@
  * `tmaxfs verify`. The blob is held under a shared lock meanwhile, and its access time stays what it was.
  */
 
-import { lstat, lutimes } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
+import { setAccessTime } from '../libc.js';
 import type { Finding, Verdict, VerifyLevel } from '../verify/verdict.js';
 import type { BlobStore, OpenBlob } from './blob-store.js';
 import { type Proof, renewed } from './proof.js';
@@ -111,11 +112,11 @@ function proofOf(
 /** Our own reading leaves no access time (read-only-file.ts); apptainer's does, and it is set back. */
 async function withoutTrace<Result>(path: string, level: VerifyLevel, act: () => Promise<Result>): Promise<Result> {
   if (level !== 'inspect') return await act();
-  const { atimeMs, mtimeMs } = await lstat(path);
+  const { atimeMs } = await lstat(path);
   try {
     return await act();
   } finally {
-    await lutimes(path, atimeMs / 1000, mtimeMs / 1000).catch((error: unknown) => {
+    await setAccessTime(path, atimeMs).catch((error: unknown) => {
       // Another user's, of a shared cache: then this reading counts as a use.
       if (systemErrorCode(error) !== 'EPERM') throw error;
     });

@@ -27,8 +27,9 @@ import { cloneFile } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
 import { workBehind } from '../scheduling.js';
 import { Abandoned, CopyState } from './copy-state.js';
-import { linkIfOurs, type OpenedFile } from './hard-link.js';
+import { isOurs, linkFile, type OpenedFile } from './hard-link.js';
 import { type PlainError, plainError } from './plain-error.js';
+import type { LinkedFile } from './source.js';
 
 workBehind();
 
@@ -48,7 +49,7 @@ export interface CopyJob {
 
 export type CopyOutcome =
   /** `sha256` is that of what is in the partial file now; or of what lies at `linkPath`, and then the partial file is empty. */
-  | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly isLinked: boolean }
+  | { readonly kind: 'copied'; readonly sha256: string; readonly sizeBytes: number; readonly linked?: LinkedFile }
   /** `reason`: what was in its places instead. */
   | { readonly kind: 'absent'; readonly reason: string }
   /** Whether it has the image can't be seen: this user may not enter the directory, or it is there no more. */
@@ -159,7 +160,7 @@ function copyInto(job: CopyJob, source: OpenedFile, state: CopyState): Copy {
       onCacheDisk(() => ftruncateSync(target, 0));
       return cloneFile(target, source.descriptor);
     });
-    const linked = isCloned ? undefined : link(job, source, state);
+    const linked = isCloned ? undefined : link(job, source, target, state);
     if (linked !== undefined) return linked;
     const sha256 = digest(job, state, (chunk, length, at) => {
       if (isCloned) return onCacheDisk(() => readSync(target, chunk, 0, length, at));
@@ -167,23 +168,25 @@ function copyInto(job: CopyJob, source: OpenedFile, state: CopyState): Copy {
       state.write(() => onCacheDisk(() => writeWhole(target, chunk, count, at)));
       return count;
     });
-    return { kind: 'copied', sha256, sizeBytes: onCacheDisk(() => fstatSync(target).size), isLinked: false };
+    return { kind: 'copied', sha256, sizeBytes: onCacheDisk(() => fstatSync(target).size) };
   } finally {
     closeSync(target);
   }
 }
 
 /** Undefined where the file is to be copied: it is not ours to keep, is another than wanted, or was changed while it was read. */
-function link({ linkPath, ...job }: CopyJob, source: OpenedFile, state: CopyState): Copy | undefined {
-  if (linkPath === undefined || !state.write(() => linkIfOurs(job.folder, source, linkPath))) return undefined;
-  let isLinked = false;
+function link({ linkPath, ...job }: CopyJob, source: OpenedFile, target: number, state: CopyState): Copy | undefined {
+  if (linkPath === undefined || !isOurs(job.folder, source, fstatSync(target).dev)) return undefined;
+  if (!state.write(() => linkFile(source, linkPath))) return undefined;
+  let isRight = false;
   try {
     const before = versionOf(source.descriptor);
+    const modifiedSeconds = Math.floor(fstatSync(source.descriptor).mtimeMs / 1000);
     const sha256 = digest(job, state, (chunk, length, at) => readSource(source.descriptor, chunk, length, at));
-    isLinked = sha256 === job.sha256 && versionOf(source.descriptor) === before;
-    return isLinked ? { kind: 'copied', sha256, sizeBytes: job.sizeBytes, isLinked } : undefined;
+    isRight = sha256 === job.sha256 && versionOf(source.descriptor) === before;
+    return isRight ? { kind: 'copied', sha256, sizeBytes: job.sizeBytes, linked: { modifiedSeconds } } : undefined;
   } finally {
-    if (!isLinked) state.write(() => unlinkSync(linkPath));
+    if (!isRight) state.write(() => unlinkSync(linkPath));
   }
 }
 

@@ -96,8 +96,8 @@ export class DirectorySource implements Source {
     );
     if (outcome.kind === 'copied') {
       onProgress?.(outcome.sizeBytes);
-      const { isLinked } = outcome;
-      return { sizeBytes: outcome.sizeBytes, sha256: outcome.sha256, resumedBytes: 0, attempts: 1, isLinked };
+      const { sizeBytes, linked } = outcome;
+      return { sizeBytes, sha256: outcome.sha256, resumedBytes: 0, attempts: 1, ...(linked && { linked }) };
     }
     if (outcome.kind === 'failed') throw fromPlainError(outcome.error);
     if (outcome.kind === 'abandoned') throw aborted();

@@ -50,8 +50,13 @@ export interface Download {
   readonly resumedBytes: number;
   /** Requests for bytes that it took, 1 if all went well. */
   readonly attempts: number;
-  /** What is said of the partial file is true of what lies at `linkPath` instead. Default: no. */
-  readonly isLinked?: boolean;
+  /** What is said of the partial file is true of what lies at `linkPath` instead. */
+  readonly linked?: LinkedFile;
+}
+
+/** A file that is somebody's: what is known of it holds for as long as it has this time of change. */
+export interface LinkedFile {
+  readonly modifiedSeconds: number;
 }
 
 export interface Source {

@@ -1,5 +1,6 @@
 /** Blobs that are hard links to files of a directory: one file, two names, and each side's rights. */
 
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -13,14 +14,17 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
+import type { BlobCacheOptions } from '../../src/blobs/blob-cache.js';
+import { checkStored } from '../../src/blobs/stored-blob-check.js';
 import { DirectorySource } from '../../src/sources/directory-source.js';
 import { type Blob, blobOf, blobPath, errnoOf, holds, setUp } from '../support/blob-cache.js';
 import { memoryFolder } from '../support/loop-disk.js';
+import { provingAfterwards } from '../support/proving-afterwards.js';
 
 const MIB = 2 ** 20;
 
 /** A cache and a directory on one file system that can't clone, and what lies in the directory. */
-async function setUpBoth(t: ExecutionContext) {
+async function setUpBoth(t: ExecutionContext, overrides: Pick<Partial<BlobCacheOptions>, 'prover'> = {}) {
   const disk = await memoryFolder(t, 16 * MIB);
   const [root, folder] = [join(disk, 'cache'), join(disk, 'images')];
   mkdirSync(folder);
@@ -34,7 +38,7 @@ async function setUpBoth(t: ExecutionContext) {
   };
   const directory = new DirectorySource(folder, { idleTimeoutMs: 20_000 });
   t.teardown(() => directory.close());
-  return { ...(await setUp(t, { root, sources: [directory] })), put };
+  return { ...(await setUp(t, { root, sources: [directory], ...overrides })), put };
 }
 
 test('an image that is ours to keep becomes a blob by a second name, and stays what it is in its directory', async (t) => {
@@ -92,4 +96,33 @@ test('a blob whose file is changed under its other name is proven again at the n
   t.false(existsSync(blobPath(root, blob)));
   t.true(existsSync(dirname(image)) && existsSync(image), 'what is in the directory is never removed');
   t.true(verdicts.calls.length > 1);
+});
+
+test('an image that is changed while it is proven is not shown', async (t) => {
+  const blob = blobOf('a');
+  let image = '';
+  const prover = provingAfterwards({
+    // Its form alone, after its digest was found to be right.
+    verify: async (_path, _expectation, level) => {
+      chmodSync(image, 0o644);
+      writeFileSync(image, Buffer.alloc(blob.content.length, 'x'));
+      chmodSync(image, 0o444);
+      return { outcome: 'valid', level, architecture: 'amd64', warnings: [] };
+    },
+  });
+  const { root, open, put } = await setUpBoth(t, { prover });
+  image = put(blob);
+  t.is(await errnoOf(t, () => open(blob)), 'EBADMSG');
+  t.false(existsSync(blobPath(root, blob)));
+});
+
+test('a verification by apptainer leaves the time of change of a linked image as it was, to the nanosecond', async (t) => {
+  const { open, store, put, prover } = await setUpBoth(t);
+  const blob = blobOf('a');
+  const image = put(blob);
+  execFileSync('touch', ['-m', '-d', '2024-01-02 03:04:05.123456789', image]);
+  (await open(blob)).release();
+  const environment = { store, prover, verifierVersion: 1, level: 'inspect' } as const;
+  t.is((await checkStored(environment, blob.address, new AbortController().signal)).kind, 'sound');
+  t.is(lstatSync(image, { bigint: true }).mtimeNs % 1_000_000_000n, 123_456_789n);
 });

@@ -1,6 +1,7 @@
 /** What a directory gives, where it may have it, and what it never does. */
 
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   chownSync,
@@ -17,7 +18,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import test, { type ExecutionContext } from 'ava';
+import { execa } from 'execa';
 import { CACHE_TAG, CACHE_TAG_NAME } from '../../src/cache-tag.js';
 import { TmaxError } from '../../src/errors.js';
 import { CopyState } from '../../src/sources/copy-state.js';
@@ -76,7 +79,7 @@ for (const place of [
     put(place);
     const progress: number[] = [];
     const result = await download({ onProgress: (bytes) => progress.push(bytes) });
-    t.deepEqual(result, { sizeBytes: BYTES.length, sha256, resumedBytes: 0, attempts: 1, isLinked: false });
+    t.deepEqual(result, { sizeBytes: BYTES.length, sha256, resumedBytes: 0, attempts: 1 });
     t.true(readFileSync(partial).equals(BYTES));
     t.is(progress.at(-1), BYTES.length);
   });
@@ -274,10 +277,12 @@ test('where the file system can, the two share their bytes on disk; a change of 
   t.true(readFileSync(partial).equals(large));
 });
 
+const secondsOf = (path: string) => Math.floor(lstatSync(path).mtimeMs / 1000);
+
 /** On a file system without reflinks, with an image that its owner has made read-only. */
-async function setUpOurs(t: ExecutionContext, bytes = BYTES) {
+async function setUpOurs(t: ExecutionContext, bytes = BYTES, idleTimeoutMs = 20_000) {
   const disk = await memoryFolder(t, 16 * MIB);
-  const trial = setUp(t, { disk });
+  const trial = setUp(t, { disk, idleTimeoutMs });
   const image = trial.put('images/a.sif', bytes);
   chmodSync(image, 0o444);
   return { ...trial, disk, image, linkPath: join(disk, 'link') };
@@ -287,7 +292,10 @@ test('an image that is ours to keep gets a second name instead of a copy, and st
   const { image, linkPath, partial, download } = await setUpOurs(t);
   const before = lstatSync(image, { bigint: true });
   const progress: number[] = [];
-  t.like(await download({ linkPath, onProgress: (bytes) => progress.push(bytes) }), { sha256, isLinked: true });
+  t.like(await download({ linkPath, onProgress: (bytes) => progress.push(bytes) }), {
+    sha256,
+    linked: { modifiedSeconds: secondsOf(image) },
+  });
   t.is(progress.at(-1), BYTES.length);
   const after = lstatSync(image, { bigint: true });
   for (const field of ['mode', 'atimeNs', 'mtimeNs'] as const) t.is(after[field], before[field]);
@@ -306,7 +314,7 @@ for (const [what, change] of [
     const trial = await setUpOurs(t);
     change(trial);
     const { download, linkPath, partial, image } = trial;
-    t.like(await download({ linkPath }), { sha256, isLinked: false });
+    t.like(await download({ linkPath }), { sha256, linked: undefined });
     t.true(readFileSync(partial).equals(BYTES));
     t.false(existsSync(linkPath));
     t.is(lstatSync(image).nlink, 1);
@@ -316,12 +324,12 @@ for (const [what, change] of [
 test('an image on another file system, and one that the file system can clone, are copied', async (t) => {
   const { download, linkPath, image } = await setUpOurs(t);
   const elsewhere = join(temporaryFolder(t), 'link');
-  t.false((await download({ linkPath: elsewhere })).isLinked);
+  t.is((await download({ linkPath: elsewhere })).linked, undefined);
   t.is(lstatSync(image).nlink, 1);
   const disk = await btrfsFolder(t);
   const cloned = setUp(t, { disk });
   chmodSync(cloned.put('images/a.sif'), 0o444);
-  t.false((await cloned.download({ linkPath: join(disk, 'link') })).isLinked);
+  t.is((await cloned.download({ linkPath: join(disk, 'link') })).linked, undefined);
   t.false(existsSync(linkPath));
 });
 
@@ -329,7 +337,7 @@ test('of a wrong file that is ours no second name is left, and a right one in an
   const wrong = Buffer.from(BYTES);
   wrong.writeUInt8(wrong.readUInt8(5) ^ 1, 5);
   const { disk, image, linkPath, put, partial, download } = await setUpOurs(t, wrong);
-  t.like(await download({ linkPath }), { sha256: sha256Of(wrong), isLinked: false });
+  t.like(await download({ linkPath }), { sha256: sha256Of(wrong), linked: undefined });
   t.true(readFileSync(partial).equals(wrong));
   t.deepEqual(
     readdirSync(disk).filter((name) => name === 'link'),
@@ -338,9 +346,36 @@ test('of a wrong file that is ours no second name is left, and a right one in an
   chmodSync(put(`blobs/${sha256}`, wrong), 0o444);
   const right = put(`snapshots/${commit}/images/a.sif`);
   chmodSync(right, 0o444);
-  t.like(await download({ linkPath }), { sha256, isLinked: true });
+  t.like(await download({ linkPath }), { sha256, linked: { modifiedSeconds: secondsOf(right) } });
   t.is(lstatSync(linkPath).ino, lstatSync(right).ino);
   t.is(lstatSync(image).nlink, 1);
+});
+
+test('an image that another program has locked is copied, and the lock not waited for', async (t) => {
+  const { image, linkPath, download } = await setUpOurs(t);
+  const locking = execa('flock', ['--exclusive', image, 'sh', '-c', 'echo locked; cat']);
+  await once(locking.stdout, 'data');
+  t.like(await download({ linkPath }), { sha256, linked: undefined });
+  t.is(lstatSync(image).nlink, 1);
+  locking.stdin.end();
+  await locking;
+  t.like(await download({ linkPath }), { linked: { modifiedSeconds: secondsOf(image) } });
+});
+
+test('a disk that hangs where it is looked whether an image is ours is given up as anywhere else', async (t) => {
+  const { folder, linkPath, download } = await setUpOurs(t, BYTES, 2000);
+  const pool = await MountedPool.start(t, smallPool(1, 50_000));
+  const stall = pool.hub.fault({ path: 'images/0.sif', fault: { kind: 'stall' }, requests: 'every' });
+  const tag = join(folder, CACHE_TAG_NAME);
+  writeFileSync(tag, '');
+  execFileSync('mount', ['--bind', join(pool.mountpoint, 'v', 't0.sif'), tag]);
+  t.teardown(() => execFileSync('umount', ['--lazy', tag]));
+  const given = download({ linkPath });
+  // What hung for ever shows as that, not as a test without an end.
+  const error = await Promise.race([given.catch((thrown: unknown) => thrown), delay(60_000, 'hangs', { ref: false })]);
+  stall.remove();
+  t.regex(error instanceof TmaxError ? error.message : String(error), /has not answered for 2 s/);
+  t.false(existsSync(linkPath));
 });
 
 test('a disk that does not answer is given up, refused at once while it hangs, and asked again once it answers', async (t) => {
