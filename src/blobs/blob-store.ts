@@ -54,7 +54,8 @@ export interface OpenBlob {
 
 /** What became of a removal: of no use where the blob is held or kept by whoever, or was used later than was known. */
 export type Removal =
-  | { readonly kind: 'removed' }
+  /** `freesRoom`: it was its file's last name. */
+  | { readonly kind: 'removed'; readonly freesRoom: boolean }
   | { readonly kind: 'held' }
   | { readonly kind: 'kept' }
   | { readonly kind: 'used'; readonly usedAtMs: number };
@@ -378,7 +379,7 @@ export class BlobStore {
       if (isKept()) return { kind: 'kept' };
       await unlink(path);
       await rm(this.layout.proof(sha256), { force: true });
-      return { kind: 'removed' };
+      return { kind: 'removed', freesRoom: stats.nlink === 1 };
     });
   }
 
@@ -388,7 +389,7 @@ export class BlobStore {
     try {
       handle = await open(path, READ_WHAT_IS_THERE);
     } catch (error) {
-      if (isStrange(error)) return { kind: 'removed' };
+      if (isStrange(error)) return { kind: 'removed', freesRoom: false };
       throw error;
     }
     try {
@@ -455,9 +456,9 @@ export class BlobStore {
   /** Removes a blob that lies aside. False where someone still holds it. */
   async removeRetired(name: string): Promise<boolean> {
     const path = join(this.layout.retired, name);
-    const removal = await this.#removeUnheld(path, name.slice(0, SHA256_DIGITS), async () => {
+    const removal = await this.#removeUnheld(path, name.slice(0, SHA256_DIGITS), async ({ nlink }) => {
       await unlink(path);
-      return { kind: 'removed' };
+      return { kind: 'removed', freesRoom: nlink === 1 };
     });
     return removal.kind === 'removed';
   }

@@ -340,8 +340,8 @@ export class Capacity {
   }
 
   /**
-   * Removes one file that is of no use, or else the least recently used blob that nobody holds, and answers with its size in
-   * bytes; undefined where there is none. Errors: those of the disk, where that is why nothing could be removed.
+   * Removes one file that is of no use, or else the least recently used blob that nobody holds, and answers with the bytes that
+   * gives back: none where the file has another name; undefined where there is none. Errors: those of the disk, where that is why nothing could be removed.
    */
   async #removeOne(
     request: RoomRequest | undefined,
@@ -363,7 +363,7 @@ export class Capacity {
       if (removal !== false && removal.kind === 'removed') {
         this.forget(sha256);
         this.#onEvict(sha256, sizeBytes);
-        return sizeBytes;
+        return removal.freesRoom ? sizeBytes : 0;
       }
       if (removal === false || removal.kind !== 'used') passedOver.add(sha256);
       if (removal === false || removal.kind === 'kept') continue;

@@ -15,6 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import test, { type ExecutionContext } from 'ava';
 import type { BlobCacheOptions } from '../../src/blobs/blob-cache.js';
+import { Capacity } from '../../src/blobs/capacity.js';
 import { checkStored } from '../../src/blobs/stored-blob-check.js';
 import { DirectorySource } from '../../src/sources/directory-source.js';
 import { type Blob, blobOf, blobPath, errnoOf, holds, setUp } from '../support/blob-cache.js';
@@ -125,4 +126,27 @@ test('a verification by apptainer leaves the time of change of a linked image as
   const environment = { store, prover, verifierVersion: 1, level: 'inspect' } as const;
   t.is((await checkStored(environment, blob.address, new AbortController().signal)).kind, 'sound');
   t.is(lstatSync(image, { bigint: true }).mtimeNs % 1_000_000_000n, 123_456_789n);
+});
+
+test('a full disk is relieved by blobs that give room back: one that is linked does not count', async (t) => {
+  const { open, store, cache, put, root } = await setUpBoth(t);
+  const [oldest, copied, kept] = [blobOf('a'), blobOf('b'), blobOf('c')];
+  put(oldest);
+  for (const blob of [copied, kept]) chmodSync(put(blob), 0o644);
+  for (const blob of [oldest, copied, kept]) (await open(blob)).release();
+  // Its last uses are written down by then.
+  await cache.close();
+  for (const [age, blob] of [oldest, copied, kept].entries()) {
+    utimesSync(blobPath(root, blob), 1_700_000_000 + age, lstatSync(blobPath(root, blob)).mtimeMs / 1000);
+  }
+  const limits = { limitBytes: MIB, reserveFreeBytes: 0, leasePatienceMs: 20 };
+  const capacity = new Capacity(store, limits, () => {});
+  t.teardown(() => capacity.close());
+  await capacity.load(true);
+  const { evictedBytes } = await capacity.relieve(1, new Set());
+  t.is(evictedBytes, 1000);
+  t.deepEqual(
+    [oldest, copied, kept].map((blob) => existsSync(blobPath(root, blob))),
+    [false, false, true],
+  );
 });
