@@ -17,10 +17,14 @@ import type { CacheLayout } from './cache-layout.js';
 import { type CacheSharing, makeFolderOfMode, mendFolder } from './cache-sharing.js';
 import { lstatIfThere, namesIn } from './file-lookup.js';
 
-/** Makes what is missing of it. Errors: EEXIST it holds other things; EPERM something else lies in a folder's place; those of the disk. */
+/** Makes what is missing of it. Errors: EEXIST it holds other things; EPERM it is unsafe, or something else lies in a folder's place; those of the disk. */
 export async function makeCacheFolders(layout: CacheLayout): Promise<void> {
   const { sharing } = layout;
-  if (sharing === undefined) makeFolder(layout.root);
+  if (sharing === undefined) {
+    makeFolder(layout.root);
+    // What is left by a start that is refused would be in the way of those whose folder it is.
+    refuseOthers(layout, layout.root, await stat(layout.root));
+  }
   await claim(layout);
   const shards = sharing === undefined ? [] : layout.shards;
   for (const folder of [...layout.folders, ...shards]) makeCacheFolderNow(layout, folder);

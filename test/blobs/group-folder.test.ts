@@ -98,6 +98,13 @@ test('a shared cache directory is not made: how an administrator makes it is sai
   await refused(t, root, /is not a directory; name one with --cache-dir/);
 });
 
+test('a member who does not ask for it is refused before anything is made, which would keep the others out', async (t) => {
+  const root = groupFolder(t);
+  await refused(t, root, /say so with --shared-cache/, { wrapper: as(ANNA), isShared: false });
+  t.deepEqual(readdirSync(root), []);
+  await accepted(t, root);
+});
+
 test('without being asked for, the cache of a group is refused, and the option named', async (t) => {
   const root = groupFolder(t);
   await accepted(t, root, as(ANNA));
