@@ -82,7 +82,12 @@ export async function readSharing(root: string): Promise<CacheSharing> {
   } catch (cause) {
     const make = `install -d -m 3770 -g GROUP ${root}`;
     const code = systemErrorCode(cause);
-    if (code === 'ENOENT') throw refuse('ENOENT', `is not there; make it for its group: ${make}`, cause);
+    if (code === 'ENOENT')
+      throw refuse(
+        'ENOENT',
+        `is not there; make it for its group: ${make}; or name one that the group can reach with --cache-dir`,
+        cause,
+      );
     throw refuse('EACCES', `can't be looked at (${code}); let its group in, or name another with --cache-dir`, cause);
   }
   if (!stats.isDirectory()) throw refuse('EPERM', 'is not a directory; name one with --cache-dir');
