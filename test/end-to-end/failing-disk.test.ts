@@ -10,7 +10,7 @@ import { execa } from 'execa';
 import { topMountAt } from '../../src/fuse/mount-table.js';
 import { pythonValue } from '../support/mount-user.js';
 import { IMAGE_BYTES, PoolOnDisk } from '../support/pool-on-disk.js';
-import { drain, ext4Disk, fill, remount, type SmallDisk } from '../support/small-disk.js';
+import { drain, ext4Disk, fill, remount, type SmallDisk, unmount } from '../support/small-disk.js';
 import { temporaryFolder } from '../support/temporary.js';
 
 const DISK_BYTES = 64 * 2 ** 20;
@@ -59,7 +59,7 @@ test.serial(
     t.is(await holder.digest(), cache.sha256(0));
     await cache.isServed(0);
     await holder.close();
-    await execa('umount', [disk.mountpoint]);
+    await unmount(disk);
     // 1: errors were found, and mended.
     t.true([0, 1].includes((await execa('e2fsck', ['-p', disk.image], { reject: false })).exitCode ?? 9));
     await execa('mount', ['-o', 'loop', disk.image, disk.mountpoint]);

@@ -3,6 +3,7 @@
 import { mkdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
+import { eventually } from './mount-client.js';
 import { type Lifetime, temporaryFolder } from './temporary.js';
 
 export interface SmallDisk {
@@ -60,6 +61,14 @@ export async function remount({ mountpoint }: SmallDisk, mode: 'ro' | 'rw'): Pro
   await execa('mount', ['-o', `remount,${mode}`, mountpoint]);
 }
 
+/** For good: also in the namespaces that other tests have made meanwhile, which have copies of all mounts until they end. */
+export async function unmount({ mountpoint, image }: SmallDisk): Promise<void> {
+  await execa('umount', [mountpoint]);
+  const isFree = async () => (await execa('losetup', ['--associated', image])).stdout === '' || undefined;
+  await eventually('nobody has the disk mounted', isFree, OTHERS_LIMIT_MS);
+}
+
+const OTHERS_LIMIT_MS = 100_000;
 const FILLER = 'filler';
 
 function imageIn(folder: string, sizeBytes: number): string {
