@@ -10,7 +10,7 @@ import { MountedPool } from './mounted-pool.js';
 import { smallPool } from './small-pool.js';
 
 const MIB = 2 ** 20;
-/** One request's worth: the fake Hub never ends an answer that was to stall and did not come to it. */
+/** One request's worth. */
 export const IMAGE_BYTES = 3 * MIB;
 export const STALL_AFTER_BYTES = 2 * MIB;
 
@@ -69,7 +69,8 @@ export class PoolOnDisk {
 
   async isServed(task: number): Promise<void> {
     const { digest, words } = await this.read(task);
-    this.#t.is(digest, this.sha256(task), `t${task}: ${words}`);
+    const why = digest === this.sha256(task) ? '' : `t${task}: ${words} (${await this.lastFailure()})`;
+    this.#t.is(digest, this.sha256(task), why);
   }
 
   /** The message of the last fetch that failed. */
