@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { systemErrorCode } from '../errors.js';
 import type { StoredBlob } from './blob-store.js';
-import { type CacheLayout, SHA256_NAME } from './cache-layout.js';
+import { type CacheLayout, SHA256_NAME, TWO_HEX } from './cache-layout.js';
 
 /** What a look has found. */
 export interface IndexChanges {
@@ -34,7 +34,6 @@ interface Shard {
   readonly sizes: Map<string, number>;
 }
 
-const TWO_HEX = /^[0-9a-f]{2}$/;
 /**
  * A folder may change twice within one tick of its file system's clock: what was listed sooner than this after a change was
  * seen is listed again. The second is for file systems that keep whole seconds only.

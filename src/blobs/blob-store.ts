@@ -13,23 +13,24 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, type Stats } from 'node:fs';
-import { access, type FileHandle, open, readdir, rename, rm, stat, statfs, unlink } from 'node:fs/promises';
+import { access, type FileHandle, open, readdir, rename, stat, statfs, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { diskError } from '../disk-error.js';
 import { messageOf, systemErrorCode, TmaxError } from '../errors.js';
 import { enableVerity, setAccessTime } from '../libc.js';
 import { openReadOnly } from '../read-only-file.js';
-import { isStrange, renameOver, replaceSmallFile } from '../small-file.js';
-import { isTemporary, removeIfLeft, removeLeftTemporaries, syncFolder } from '../temporary-file.js';
+import { isStrange, renameOver } from '../small-file.js';
+import { removeLeftTemporaries, syncFolder } from '../temporary-file.js';
 import { makeCacheFolder, makeCacheFolders, refuseUnsafe, removeForeign } from './cache-folder.js';
-import { CacheLayout, RETIRED_NAME, SHA256_NAME } from './cache-layout.js';
+import { CacheLayout, RETIRED_NAME, SHA256_NAME, TWO_HEX } from './cache-layout.js';
 import { readSharing } from './cache-sharing.js';
 import { chooseLocks, presentLocks } from './choose-locks.js';
 import type { FileLocks } from './file-locks.js';
 import { isSameFile, lstatIfThere, namesIn } from './file-lookup.js';
 import { type LockedPartial, PartialFiles } from './partial-files.js';
 import { Pins } from './pins.js';
-import { type Proof, proofStamp, readProof } from './proof.js';
+import type { Proof } from './proof.js';
+import { ProofFiles } from './proof-files.js';
 
 export interface StoredBlob {
   readonly sha256: string;
@@ -67,7 +68,6 @@ export interface RetiredBlob {
 }
 
 const READ_WHAT_IS_THERE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-const TWO_HEX = /^[0-9a-f]{2}$/;
 const SHA256_DIGITS = 64;
 /** A file system without fs-verity, or not with blocks of our size. */
 const CANT_SEAL = new Set(['EOPNOTSUPP', 'ENOTSUP', 'ENOTTY', 'EINVAL', 'ENOSYS']);
@@ -75,12 +75,14 @@ export class BlobStore {
   readonly layout: CacheLayout;
   readonly locks: FileLocks;
   readonly partials: PartialFiles;
+  readonly proofs: ProofFiles;
   readonly pins: Pins;
 
   private constructor(layout: CacheLayout, locks: FileLocks) {
     this.layout = layout;
     this.locks = locks;
     this.partials = new PartialFiles(layout, locks);
+    this.proofs = new ProofFiles(layout);
     this.pins = new Pins(layout);
   }
 
@@ -140,15 +142,7 @@ export class BlobStore {
   /** Removes what killed processes have left: temporaries, and proofs of blobs that are not there, as `isThere` says. */
   async removeLeft(isThere: (sha256: string) => boolean): Promise<void> {
     for (const folder of [this.layout.root, this.layout.reservations]) await removeLeftTemporaries(folder);
-    for (const shard of await readdir(this.layout.proofs, { withFileTypes: true })) {
-      if (!shard.isDirectory() || !TWO_HEX.test(shard.name)) continue;
-      const folder = join(this.layout.proofs, shard.name);
-      for (const name of await readdir(folder)) {
-        // As for `removeForeign`.
-        const isOurs = this.layout.sharing === undefined || SHA256_NAME.test(name) || isTemporary(name);
-        if (isOurs && !isThere(name)) await removeIfLeft(join(folder, name));
-      }
-    }
+    await this.proofs.removeLeft(isThere);
   }
 
   /** All that lies below blobs/; `name` is the digest of a blob, and undefined for anything else. */
@@ -244,34 +238,6 @@ export class BlobStore {
     return stats?.isFile() ? stats.size : undefined;
   }
 
-  proof(sha256: string): Proof | undefined {
-    return readProof(this.layout.proof(sha256));
-  }
-
-  proofStamp(sha256: string): string | undefined {
-    return proofStamp(this.layout.proof(sha256));
-  }
-
-  async writeProof(proof: Proof): Promise<void> {
-    const path = this.layout.proof(proof.sha256);
-    await makeCacheFolder(this.layout, dirname(path));
-    // Not synced: losing it costs one verification.
-    await replaceSmallFile(path, JSON.stringify(proof), this.layout.sharing?.readableMode);
-  }
-
-  /** Takes a blob out of service: whoever is asked for it next proves it again first. What is open stays open. */
-  async withdrawProof(sha256: string): Promise<void> {
-    const path = this.layout.proof(sha256);
-    try {
-      await unlink(path);
-    } catch (error) {
-      if (systemErrorCode(error) === 'ENOENT') return;
-      throw error;
-    }
-    // A power cut must not bring it back beside a damaged blob.
-    await syncFolder(dirname(path));
-  }
-
   /**
    * Makes a proven partial file a blob. From here on it can be opened; the partial's lock is shared and still held. That its
    * name lasts is for `syncName` to see to. False where another process has taken the partial file over.
@@ -282,7 +248,7 @@ export class BlobStore {
     const modifiedSeconds = Math.floor(Date.now() / 1000);
     await handle.utimes(modifiedSeconds, modifiedSeconds);
     await this.partials.sync(partial);
-    await this.writeProof({ ...proof, modifiedSeconds });
+    await this.proofs.write({ ...proof, modifiedSeconds });
     const target = await this.#placeFor(sha256);
     // The kernel gives the exclusive lock back before it grants the shared one: another process may have been quicker.
     const { ino } = await handle.stat();
@@ -309,7 +275,7 @@ export class BlobStore {
       const { ino, mtimeMs } = await handle.stat();
       if (Math.floor(mtimeMs / 1000) !== proof.modifiedSeconds) return false;
       await handle.sync();
-      await this.writeProof(proof);
+      await this.proofs.write(proof);
       const target = await this.#placeFor(sha256);
       if (!this.locks.tryLock(handle.fd, this.#lockPath(sha256, ino), 'shared')) return false;
       await renameOver(linkPath, target);
@@ -378,7 +344,7 @@ export class BlobStore {
       if (stats.atimeMs > usedAtMs) return { kind: 'used', usedAtMs: stats.atimeMs };
       if (isKept()) return { kind: 'kept' };
       await unlink(path);
-      await rm(this.layout.proof(sha256), { force: true });
+      await this.proofs.remove(sha256);
       return { kind: 'removed', freesRoom: stats.nlink === 1 };
     });
   }
@@ -408,7 +374,7 @@ export class BlobStore {
    * its successor. False where someone holds it; then it is without a proof.
    */
   async removeDamaged(sha256: string): Promise<boolean> {
-    await this.withdrawProof(sha256);
+    await this.proofs.withdraw(sha256);
     if (!(await this.remove(sha256))) return false;
     await this.#syncRemoval(sha256);
     return true;
@@ -419,7 +385,7 @@ export class BlobStore {
    * more.
    */
   async retire(sha256: string): Promise<void> {
-    await this.withdrawProof(sha256);
+    await this.proofs.withdraw(sha256);
     const aside = join(this.layout.retired, `${sha256}.${randomBytes(6).toString('hex')}`);
     try {
       await rename(this.layout.blob(sha256), aside);

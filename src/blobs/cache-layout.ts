@@ -21,6 +21,8 @@ import { join } from 'node:path';
 import type { CacheSharing } from './cache-sharing.js';
 
 export const SHA256_NAME = /^[0-9a-f]{64}$/;
+/** A folder of files by the first digits of their sha256. */
+export const TWO_HEX = /^[0-9a-f]{2}$/;
 /** With the owner's, where locks are lease files: each has files of its own. */
 const PARTIAL_NAME = /^([0-9a-f]{64})(\.[0-9a-f]{16})?$/;
 export const RETIRED_NAME = /^[0-9a-f]{64}\.[0-9a-f]{12}$/;

@@ -41,7 +41,7 @@ export class ProvenBlobs {
 
   /** The proof that lies there now counts as none, even where the disk does not let it be removed. */
   distrust(sha256: string): void {
-    const stamp = this.#store.proofStamp(sha256);
+    const stamp = this.#store.proofs.stamp(sha256);
     if (stamp !== undefined) this.#known.set(sha256, { stamp, proof: undefined });
   }
 
@@ -51,14 +51,14 @@ export class ProvenBlobs {
   }
 
   #read(sha256: string): Proof | undefined {
-    const stamp = this.#store.proofStamp(sha256);
+    const stamp = this.#store.proofs.stamp(sha256);
     if (stamp === undefined) {
       this.#known.delete(sha256);
       return undefined;
     }
     const known = this.#known.get(sha256);
     if (known?.stamp === stamp) return known.proof;
-    const proof = this.#store.proof(sha256);
+    const proof = this.#store.proofs.read(sha256);
     this.#known.set(sha256, { stamp, proof });
     return proof;
   }

@@ -103,7 +103,7 @@ export class Scrubber {
       if (index % PROOFS_PER_TURN === 0) await setImmediate();
       totalBytes += sizeBytes;
       // Without a proof it is hashed before it is served, anyway.
-      const proof = store.proof(sha256);
+      const proof = store.proofs.read(sha256);
       if (proof !== undefined) checkedAtMs.set(sha256, Date.parse(proof.checkedAt));
     }
     const oldestFirst = [...checkedAtMs].sort(([, a], [, b]) => a - b);
@@ -119,14 +119,14 @@ export class Scrubber {
 
   async #scrub(sha256: string, bytesPerSecond: number): Promise<void> {
     const { cache, clock, log, periodMs, store } = this.#options;
-    const proof = store.proof(sha256);
+    const proof = store.proofs.read(sha256);
     // Another daemon on this directory, or `tmaxfs verify`, may have been here first.
     if (proof === undefined || Date.parse(proof.checkedAt) + periodMs > clock.now()) return;
     const outcome = await this.#hash(proof, bytesPerSecond);
     if (outcome === undefined) return;
     this.#checkedBlobs += 1;
     if (outcome === sha256) {
-      await store.writeProof({ ...proof, checkedAt: new Date(clock.now()).toISOString() });
+      await store.proofs.write({ ...proof, checkedAt: new Date(clock.now()).toISOString() });
       log.debug({ blob: sha256, bytes: proof.sizeBytes }, 'a blob was found to be as it was proven');
       return;
     }

@@ -69,15 +69,15 @@ export async function checkStored(
       judge(prover, store.layout.blob(sha256), expected, level, signal),
     );
     if (verdict.outcome === 'valid') {
-      const proof = proofOf(stored, expected, verdict, verifierVersion, store.proof(sha256));
-      await store.writeProof(proof);
+      const proof = proofOf(stored, expected, verdict, verifierVersion, store.proofs.read(sha256));
+      await store.proofs.write(proof);
       return { kind: 'sound', proof, warnings: verdict.warnings };
     }
   } finally {
     // Before the proof is withdrawn: who then wants to replace the blob must find it unlocked.
     store.closeBlob(stored);
   }
-  await store.withdrawProof(sha256);
+  await store.proofs.withdraw(sha256);
   return { kind: 'damaged', level: verdict.level, finding: verdict.finding };
 }
 

@@ -113,7 +113,7 @@ async function statesOf(store: BlobStore, stored: readonly StoredBlob[]) {
   const states: Pick<ListedBlob, 'level' | 'pinned' | 'open'>[] = [];
   for (const [index, { sha256, sizeBytes, modifiedSeconds }] of stored.entries()) {
     if (index % BLOBS_PER_TURN === 0) await nextTurn();
-    const proof = store.proof(sha256);
+    const proof = store.proofs.read(sha256);
     const isOfThisFile = proof?.sizeBytes === sizeBytes && proof.modifiedSeconds === modifiedSeconds;
     states.push({
       level: isOfThisFile ? proof.level : null,

@@ -99,7 +99,7 @@ async function cacheInNumbers(directory: string, isShared: boolean): Promise<str
   const store = await BlobStore.existing(directory, { isShared });
   const [blobs, disk] = await Promise.all([store.list(), store.disk()]);
   const bytes = blobs.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-  const unproven = blobs.filter(({ sha256 }) => store.proof(sha256) === undefined).length;
+  const unproven = blobs.filter(({ sha256 }) => store.proofs.read(sha256) === undefined).length;
   const oldest = blobs[0] === undefined ? '' : `, least recently used ${new Date(blobs[0].usedAtMs).toISOString()}`;
   return [
     `${counted(blobs.length, 'blob')}, ${formatBytes(bytes)}, ${unproven} of them without a proof${oldest}`,

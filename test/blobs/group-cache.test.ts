@@ -145,7 +145,7 @@ test('a verification by apptainer, whose reading can’t be undone on another us
     const verify = async () => ({ outcome: 'valid', level: 'inspect', architecture: 'amd64', warnings: [] });
     const environment = { store, prover: { verify }, verifierVersion: 1, level: 'inspect' };
     const { kind } = await checkStored(environment, ${JSON.stringify(address)}, new AbortController().signal);
-    process.stdout.write(kind + ' ' + store.proof(${JSON.stringify(address.sha256)}).level);
+    process.stdout.write(kind + ' ' + store.proofs.read(${JSON.stringify(address.sha256)}).level);
   `;
   const [file = '', ...args] = as(BERT);
   const { stdout } = await execa(file, [...args, process.execPath, '--input-type=module', '--eval', script]);
