@@ -57,7 +57,8 @@ function describe({ rounds, subject, measured, goals }: BenchResult): string {
     formatSeconds(medianSeconds),
     formatSeconds(leastSeconds),
     formatSeconds(mostSeconds),
-    (medianSeconds / fastest).toFixed(2),
+    // An idle daemon takes no time at all.
+    fastest === 0 ? '' : (medianSeconds / fastest).toFixed(2),
     processorSeconds === null ? '' : formatSeconds(processorSeconds),
     peakBytes === null ? '' : formatBytes(peakBytes),
   ]);
