@@ -111,8 +111,7 @@ export async function downloadProven(
 function besides(refusal: Refusal, failures: readonly TmaxError[]): Refusal {
   if (failures.length === 0) return refusal;
   const { finding } = refusal;
-  const words = failures.map(({ message }) => message).join('; ');
-  return { ...refusal, finding: { ...finding, message: `${finding.message}; elsewhere: ${words}` } };
+  return { ...refusal, finding: { ...finding, message: `${finding.message}; elsewhere: ${wordsOf(failures)}` } };
 }
 
 /** What becomes of a source's health by its answer, told to the log where that changes how it is treated. */
@@ -157,9 +156,12 @@ function leftAlone({ name, health }: Source): TmaxError {
 function noneHasIt(failures: readonly TmaxError[]): TmaxError | undefined {
   const told = failures.findLast(({ errno }) => errno !== 'EHOSTUNREACH') ?? failures.at(-1);
   if (told === undefined || failures.length === 1) return told;
-  const words = failures.map((failure) => failure.message).join('; ');
   const { errno, level, source = 'cache' } = told;
-  return new TmaxError(errno, words, { cause: told, level, source });
+  return new TmaxError(errno, wordsOf(failures), { cause: told, level, source });
+}
+
+function wordsOf(failures: readonly TmaxError[]): string {
+  return failures.map(({ message }) => message).join('; ');
 }
 
 /** One source's answer, held for or against it. The proof goes on only where the bytes are right. */

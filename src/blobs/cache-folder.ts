@@ -44,9 +44,8 @@ export function makeCacheFolderNow(layout: CacheLayout, path: string): void {
 
 function makeShared(layout: CacheLayout, sharing: CacheSharing, path: string): boolean {
   const holdsFolders = layout.holdsFolders(path);
-  const make = () => makeFolderOfMode(path, sharing.folderMode(holdsFolders));
   try {
-    make();
+    makeFolderOfMode(path, sharing.folderMode(holdsFolders));
     return true;
   } catch (error) {
     const code = systemErrorCode(error);
