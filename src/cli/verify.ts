@@ -12,11 +12,11 @@ import type { BlobStore } from '../blobs/blob-store.js';
 import { Quarantine } from '../blobs/quarantine.js';
 import { checkStored } from '../blobs/stored-blob-check.js';
 import type { Catalog } from '../catalog/catalog.js';
-import { CatalogStore } from '../catalog/catalog-store.js';
 import { loadCatalog } from '../catalog/load-catalog.js';
 import { mergeCatalogs } from '../catalog/merge-catalogs.js';
 import { counted } from '../counted.js';
 import { formatBytes } from '../daemon/amount.js';
+import { catalogsIn } from '../daemon/catalog-folder.js';
 import { describePool, type PoolChoice, type PoolWords, readPools } from '../daemon/pool-choices.js';
 import { parseThreads } from '../daemon/settings.js';
 import { type PlannedBlob, planVerification, type VerificationPlan } from '../daemon/verification-plan.js';
@@ -75,7 +75,7 @@ async function catalogOnDisk(
 ): Promise<Catalog | undefined> {
   const place = {
     origin: undefined,
-    store: new CatalogStore(store.layout.catalogs),
+    store: catalogsIn(store),
     log: pino({ level: 'silent' }),
     signal: new AbortController().signal,
   };

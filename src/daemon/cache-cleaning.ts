@@ -2,8 +2,9 @@
 
 import type { BlobStore } from '../blobs/blob-store.js';
 import { cleanStore, type Removed, type StoreCleaning } from '../blobs/cleaning.js';
-import { CatalogStore, type StoredCatalog } from '../catalog/catalog-store.js';
+import type { StoredCatalog } from '../catalog/catalog-store.js';
 import { TmaxError } from '../errors.js';
+import { catalogsIn } from './catalog-folder.js';
 
 export interface CacheCleaning extends StoreCleaning {
   readonly directory: string;
@@ -25,7 +26,7 @@ const CATALOG_KEPT_MS = 30 * 86_400_000;
 
 /** Errors: those of the disk; ENOENT no catalog tells what is listed. */
 export async function cleanCache(store: BlobStore, { shown, unlisted }: CleaningOptions): Promise<CacheCleaning> {
-  const catalogs = new CatalogStore(store.layout.catalogs);
+  const catalogs = catalogsIn(store);
   const removedCatalogs = { files: 0, bytes: 0 };
   const listed = new Set<string>();
   const unused: StoredCatalog[] = [];

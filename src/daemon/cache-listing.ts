@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BlobStore, StoredBlob } from '../blobs/blob-store.js';
 import { filesBelow } from '../blobs/files-below.js';
-import { CatalogStore } from '../catalog/catalog-store.js';
+import { catalogsIn } from './catalog-folder.js';
 import type { Status } from './status.js';
 import { taskNames } from './task-names.js';
 
@@ -125,11 +125,11 @@ async function statesOf(store: BlobStore, stored: readonly StoredBlob[]) {
 }
 
 async function namesOf(
-  { layout }: BlobStore,
+  store: BlobStore,
   wanted: ReadonlySet<string>,
 ): Promise<(sha256: string) => Pick<ListedBlob, 'names' | 'path'>> {
   const known = new Map<string, { names: readonly string[]; path: string; usedAtMs: number }>();
-  for await (const { catalog, usedAtMs } of new CatalogStore(layout.catalogs).all()) {
+  for await (const { catalog, usedAtMs } of catalogsIn(store).all()) {
     if (catalog === undefined) continue;
     const names = taskNames(catalog, wanted);
     for (const sha256 of wanted) {
