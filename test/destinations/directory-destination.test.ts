@@ -223,6 +223,15 @@ test('what a killed node was fetching or writing is taken over, and what it left
   t.deepEqual(filesIn(join(folder, 'incoming')), []);
 });
 
+/** A process of another user that claims the blob and publishes it there. */
+async function publishedByAnother(t: ExecutionContext, folder: string) {
+  const path = fileOf(t, BLOB);
+  chmodSync(dirname(path), 0o755);
+  const script = new URL('../support/publishing-user.js', import.meta.url).pathname;
+  const words = [script, folder, path, JSON.stringify(BLOB.address)];
+  return await execa(process.execPath, words, { uid: 1000, gid: 1000, reject: false });
+}
+
 test('in a directory for everybody, what another user’s dead node has left is in nobody’s way', async (t) => {
   const folder = temporaryFolder(t);
   chmodSync(folder, 0o1777);
@@ -236,13 +245,8 @@ test('in a directory for everybody, what another user’s dead node has left is 
   const [left = ''] = filesIn(join(folder, 'incoming'));
   const long = new Date(Date.now() - 3_600_000);
   utimesSync(join(folder, 'incoming', left), long, long);
-  const path = fileOf(t, BLOB);
-  chmodSync(dirname(path), 0o755);
-  const other = new URL('../support/publishing-user.js', import.meta.url).pathname;
-  const { stdout, stderr } = await execa(process.execPath, [other, folder, path, JSON.stringify(BLOB.address)], {
-    uid: 1000,
-    gid: 1000,
-  });
+  const { exitCode, stdout, stderr } = await publishedByAnother(t, folder);
+  t.is(exitCode, 0, stderr);
   t.is(stdout, 'ours written', stderr);
   t.true(readFileSync(place(folder, BLOB)).equals(BLOB.content));
 });
@@ -253,22 +257,15 @@ test('in a directory for everybody, the turn of another user is respected also w
   t.is((await destinationOn(t, folder).claim(BLOB.address, never)).kind, 'ours');
   const [owner = ''] = filesIn(join(folder, 'leases', 'owners'));
   chmodSync(join(folder, 'leases', 'owners', owner), 0o600);
-  const path = fileOf(t, BLOB);
-  chmodSync(dirname(path), 0o755);
-  const other = new URL('../support/publishing-user.js', import.meta.url).pathname;
-  const { stdout, stderr } = await execa(process.execPath, [other, folder, path, JSON.stringify(BLOB.address)], {
-    uid: 1000,
-    gid: 1000,
-  });
+  const { exitCode, stdout, stderr } = await publishedByAnother(t, folder);
+  t.is(exitCode, 0, stderr);
   t.is(stdout, 'taken written', stderr);
 });
 
 test('a directory that is not this user’s to write is named by its own path, with what to do', async (t) => {
   const folder = temporaryFolder(t);
   chmodSync(folder, 0o755);
-  const script = new URL('../support/publishing-user.js', import.meta.url).pathname;
-  const words = [script, folder, fileOf(t, BLOB), JSON.stringify(BLOB.address)];
-  const { stderr, exitCode } = await execa(process.execPath, words, { uid: 1000, gid: 1000, reject: false });
+  const { stderr, exitCode } = await publishedByAnother(t, folder);
   t.is(exitCode, 1);
   t.true(stderr.includes(`the destination dir:${folder} can't be used: EACCES`), stderr);
   t.regex(stderr, /mkdir '\.\.\.\/\w+'; let this user write there/);
