@@ -142,7 +142,7 @@ test('the kernel’s locks are chosen where they work, and lease files where oth
 const mounts = [
   '22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw',
   '40 22 0:40 / /scratch rw - lustre 10.0.0.1@tcp:/scratch rw,flock,user_xattr',
-  '41 22 0:41 / /work rw - lustre 10.0.0.1@tcp:/work rw,localflock,user_xattr',
+  '41 22 0:41 / /fast rw - lustre 10.0.0.1@tcp:/fast rw,localflock,user_xattr',
   '42 22 0:42 / /home rw,relatime shared:9 - nfs server:/home rw,vers=3,nolock,local_lock=all,addr=10.0.0.2',
   '43 42 0:43 / /home/my\\040own rw - nfs4 server:/own rw,vers=4.2,local_lock=none,addr=10.0.0.2',
   '44 22 0:44 / /old rw - nfs server:/old rw,local_lock=posix',
@@ -152,9 +152,9 @@ const mounts = [
 const places: [string, boolean][] = [
   ['/var/cache', false],
   ['/scratch/cache', false],
-  ['/work', true],
-  ['/work/cache', true],
-  ['/workshop', false],
+  ['/fast', true],
+  ['/fast/cache', true],
+  ['/faster', false],
   ['/home/cache', true],
   ['/home/my own/cache', false],
   ['/old/cache', true],
